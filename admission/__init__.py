@@ -1,0 +1,1 @@
+"""Decision: tickets, the gate, its queue and limits, and the doors that requests come through."""

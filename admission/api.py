@@ -1,0 +1,100 @@
+"""The nouns between a door and the desk: what a door hands in, and what it hears back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.ticket import Ticket
+from surgetank.engine.api import ModelCard, SamplingParams, TokenLogprob
+from surgetank.engine.text.codec import TextCodec
+from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
+
+Headers = Sequence[tuple[str, str]]  # HTTP headers or gRPC metadata, names in lower case
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request whose fields were checked: token ids, how to sample, which strings end it."""
+
+    prompt: list[int]
+    sampling: SamplingParams
+    n: int = 1
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Delta:
+    """New output of one choice. `text` may be empty while a character or stop string is undecided."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprob] | None  # as long as token_ids
+    finish: FinishReason | None  # set on the last delta of a choice
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The one end of a request. `refusal` is set unless the outcome is ok."""
+
+    outcome: Outcome
+    refusal: Refusal | None
+    prompt_tokens: int
+    output_tokens: int  # all choices together
+    cached_tokens: int
+
+
+class Listener(Protocol):
+    """How a door hears of its request: on the event loop, in order; it must not block or raise."""
+
+    def on_delta(self, delta: Delta) -> None:
+        """New output."""
+
+    def on_end(self, end: End) -> None:
+        """Exactly once, after the last delta. Never called when submit() raised."""
+
+
+class Call(Protocol):
+    """A submitted request, as its door holds it."""
+
+    @property
+    def ticket(self) -> Ticket:
+        """The request's identity and life so far."""
+
+    def cancel(
+        self, outcome: Outcome = Outcome.CANCELLED, reason: Reason = Reason.CLIENT_GONE
+    ) -> None:
+        """End it now: blocks and slot come back, on_end follows. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that can be asked right now."""
+
+    name: str
+    card: ModelCard
+    codec: TextCodec
+
+
+class Desk(Protocol):
+    """What every door talks to. Every arrive() is followed by exactly one refuse() or submit()."""
+
+    def arrive(self, door: str, headers: Headers) -> Ticket:
+        """A request's headers are complete: reads attempt, deadline, priority and id from them,
+        counts it as received. Raises nothing: doubtful headers are ignored and counted."""
+
+    def find(self, model: str) -> Served:
+        """The model by its name or alias; raises Refused (not_found, backend_down, draining)."""
+
+    def names(self) -> list[str]:
+        """Names that find() knows, for /v1/models; the model's own name first."""
+
+    def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
+        """End a ticket that never reached the gate; gives back the refusal with its hint filled in."""
+
+    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+        """Through the gate into queue or engine. Raises Refused, the ticket then being ended."""
+
+    def ready(self) -> bool:
+        """True while a new request would not be refused for draining or a dead engine."""

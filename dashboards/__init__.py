@@ -1,0 +1,1 @@
+"""Boards, alerts and runbooks, built from the metric catalogue."""

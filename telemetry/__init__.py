@@ -1,0 +1,1 @@
+"""Facts: the metric catalogue, the recorder that writes each fact once, and what reads them."""
