@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from surgetank.engine.text.codec import TextCodec
+
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard, SamplingParams, TokenLogprob
-from surgetank.engine.text.codec import TextCodec
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
 
 Headers = Sequence[tuple[str, str]]  # HTTP headers or gRPC metadata, names in lower case
@@ -25,7 +26,7 @@ class Ask:
 
 @dataclass(slots=True)
 class Delta:
-    """New output of one choice. `text` may be empty while a character or stop string is undecided."""
+    """New output of one choice; `text` is empty while a character or stop string is undecided."""
 
     index: int
     text: str
@@ -91,7 +92,7 @@ class Desk(Protocol):
         """Names that find() knows, for /v1/models; the model's own name first."""
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
-        """End a ticket that never reached the gate; gives back the refusal with its hint filled in."""
+        """End a ticket that never reached the gate; returns the refusal with its hint filled in."""
 
     def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
         """Through the gate into queue or engine. Raises Refused, the ticket then being ended."""

@@ -4,7 +4,7 @@ from enum import IntEnum, StrEnum
 
 
 class Outcome(StrEnum):
-    """How a request ends. Exactly one per request; admission/outcome.py maps each to its statuses."""
+    """How a request ends, exactly one each; admission/outcome.py maps them to statuses."""
 
     OK = "ok"
     INVALID = "invalid"

@@ -1,0 +1,1 @@
+"""Engines as the gate drives them: the embedded one, and later remote ones."""

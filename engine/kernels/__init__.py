@@ -1,0 +1,1 @@
+"""Attention and linear backends behind small interfaces; torch is the reference."""

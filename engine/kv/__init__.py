@@ -1,0 +1,1 @@
+"""The paged KV cache: blocks, sharing, swapping and its integrity."""
