@@ -1,0 +1,1 @@
+"""Demonstrations that measure the product against itself: the two incidents, replayed for real."""

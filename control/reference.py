@@ -1,0 +1,134 @@
+"""What a setting allows, in words: for error messages and for the configuration reference."""
+
+import enum
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+Leaf = tuple[str, FieldInfo]  # dotted key and field
+_UNIONS = (Union, types.UnionType)
+_WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path"}
+
+PREAMBLE = """# Configuration reference
+
+Generated from the models by `surgetank docs config`; a test keeps it current.
+
+A setting comes from, later ones winning: its default, the TOML file given by `--config`, the
+environment as `SURGETANK_SECTION__KEY`, and `--set section.key=value` or a flag. A value that
+is not allowed stops the start with exit code 2 and one sentence.
+"""
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[Leaf]:
+    """Every setting below a model, in the order of declaration."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        section = as_section(field)
+        if section is None:
+            yield key, field
+        else:
+            yield from leaves(section, f"{key}.")
+
+
+def as_section(field: FieldInfo) -> type[BaseModel] | None:
+    """The model behind a field that is a section of settings, else None."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, or the type alone."""
+    return get_args(annotation) if get_origin(annotation) in _UNIONS else (annotation,)
+
+
+def allowed(field: FieldInfo) -> str:
+    """The allowed values in words: "whole number, 1 to 4096"."""
+    kinds = [_kind(member) for member in members(field.annotation)]
+    bounds = _bounds(field)
+    return " or ".join(kinds) + (f", {bounds}" if bounds else "")
+
+
+def _kind(annotation: Any) -> str:
+    if annotation is type(None):
+        return "unset"
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(annotation))
+    if get_origin(annotation) in (list, tuple):
+        inner = [arg for arg in get_args(annotation) if arg is not Ellipsis]
+        return "list of " + " or ".join(dict.fromkeys(_kind(arg) for arg in inner))
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return "one of " + ", ".join(str(choice.value) for choice in annotation)
+    return _WORDS.get(annotation, str(annotation))
+
+
+def _bounds(field: FieldInfo) -> str:
+    """The field's limits: "1 to 8", "above 0 and up to 1", "at least 1"."""
+    low = high = ""
+    low_open = False
+    other = []
+    for rule in field.metadata:
+        match rule:
+            case annotated_types.Ge(ge=value):
+                low = str(value)
+            case annotated_types.Gt(gt=value):
+                low, low_open = str(value), True
+            case annotated_types.Le(le=value):
+                high = f"to {value}"
+            case annotated_types.Lt(lt=value):
+                high = f"and below {value}"
+            case annotated_types.MinLen(min_length=value):
+                other.append(f"at least {value} long")
+            case annotated_types.MaxLen(max_length=value):
+                other.append(f"at most {value} long")
+            case _ if pattern := getattr(rule, "pattern", None):
+                other.append(f"matching {pattern}")
+    return ", ".join(filter(None, [_range(low, low_open, high), *other]))
+
+
+def _range(low: str, low_open: bool, high: str) -> str:
+    if not low:
+        return high.replace("to ", "up to ").removeprefix("and ")
+    if low_open:
+        return f"above {low} {high.replace('to ', 'and up to ')}".strip()
+    return f"{low} {high}" if high else f"at least {low}"
+
+
+def markdown(model: type[BaseModel]) -> str:
+    """The configuration reference: one table per section."""
+    parts = [PREAMBLE]
+    for name, field in model.model_fields.items():
+        section = as_section(field)
+        if section is None:
+            continue
+        parts.append(f"\n## {name}\n\n{_first_line(section)}\n")
+        parts.append("| key | default | allowed | meaning |\n|---|---|---|---|")
+        parts.extend(_row(f"{name}.{key}", leaf) for key, leaf in leaves(section))
+    return "\n".join(parts) + "\n"
+
+
+def _first_line(section: type[BaseModel]) -> str:
+    return (section.__doc__ or "").strip().splitlines()[0] if section.__doc__ else ""
+
+
+def _row(key: str, field: FieldInfo) -> str:
+    cells = [f"`{key}`", _default(field), allowed(field), field.description or ""]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is PydanticUndefined:
+        return "(required)"
+    if value is None:
+        return "unset"
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if value != "" else "(empty)"
