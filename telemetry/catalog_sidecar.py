@@ -1,0 +1,236 @@
+"""The metrics that the sidecar exports: request, queue, admission, control and retry."""
+
+from surgetank.telemetry.buckets import BACKOFF, DURATION, PER_TOKEN, TTFT, WAIT
+from surgetank.telemetry.metricspec import (
+    BACKEND,
+    CAUSE,
+    DETECTED_BY,
+    LANE,
+    LIMIT,
+    MODEL,
+    OUTCOME,
+    PRIORITY,
+    QUEUE_EXIT,
+    REASON,
+    Declare,
+    Layer,
+    MetricSpec,
+    Process,
+    closed,
+)
+
+# The headers that the sidecar reads, and why one may not be followed.
+HEADER = closed(
+    "header",
+    "grpc-previous-rpc-attempts",
+    "x-stainless-retry-count",
+    "x-envoy-attempt-count",
+    "amz-sdk-request",
+    "x-surgetank-attempt",
+    "grpc-timeout",
+    "x-surgetank-timeout",
+    "x-stainless-read-timeout",
+    "x-stainless-timeout",
+    "x-surgetank-priority",
+    "x-gateway-inference-objective",
+    "x-smg-priority",
+    "x-surgetank-tenant",
+    "x-gateway-inference-fairness-id",
+    "x-smg-tenant-id",
+    "x-request-id",
+    "traceparent",
+)
+PROBLEM = closed("problem", "conflict", "malformed", "out_of_range", "raised", "untrusted")
+
+_request = Declare(Process.SIDECAR, Layer.REQUEST)
+_queue = Declare(Process.SIDECAR, Layer.BATCH)
+_admission = Declare(Process.SIDECAR, Layer.ADMISSION)
+_control = Declare(Process.SIDECAR, Layer.CONTROL)
+_retry = Declare(Process.SIDECAR, Layer.RETRY)
+
+REQUEST_METRICS: tuple[MetricSpec, ...] = (
+    _request.counter(
+        "requests_received_total",
+        "Requests whose headers arrived; equals all outcomes plus those in flight.",
+    ),
+    _request.counter(
+        "requests_total",
+        "Requests that ended, each with exactly one outcome; a request for n choices counts once.",
+        *(MODEL, OUTCOME, LANE, PRIORITY),
+    ),
+    _request.counter(
+        "request_failures_total",
+        "Requests that ended other than ok, by their one cause.",
+        REASON,
+    ),
+    _request.gauge("requests_in_flight", "Requests received and not yet ended.", LANE),
+    _request.seconds(
+        "request_duration_seconds",
+        "From a request's headers to its end, whatever the outcome.",
+        *(MODEL, PRIORITY),
+        buckets=DURATION,
+    ),
+    _request.seconds(
+        "request_time_to_first_token_seconds",
+        "From an admitted request's headers to its first token (TTFT).",
+        *(MODEL, PRIORITY),
+        buckets=TTFT,
+        slo="ttft",
+    ),
+    _request.seconds(
+        "request_time_per_output_token_seconds",
+        "Mean time per output token after the first, once per ok request (TPOT).",
+        MODEL,
+        buckets=PER_TOKEN,
+        slo="tpot",
+    ),
+    _request.seconds(
+        "inter_token_latency_seconds",
+        "Between one choice's successive tokens; tokens that came together share their gap.",
+        MODEL,
+        buckets=PER_TOKEN,
+        slo="tpot",
+    ),
+    _request.counter(
+        "tokens_total",
+        "Prompt tokens computed, prompt tokens found in the prefix cache, and tokens produced.",
+        MODEL,
+        closed("kind", "input", "input_cached", "output"),
+        unit="tokens",
+    ),
+    _request.counter(
+        "slo_events_total",
+        "Requests judged against a target. Our refusals and clients' mistakes are not judged.",
+        closed("slo", "availability", "ttft", "tpot"),
+        closed("result", "good", "bad"),
+    ),
+)
+
+QUEUE_METRICS: tuple[MetricSpec, ...] = (
+    _queue.gauge("queue_requests", "Requests waiting at the gate.", LANE, PRIORITY),
+    _queue.gauge(
+        "queue_tokens",
+        "Prompt tokens of the requests waiting at the gate; their output is not counted.",
+        PRIORITY,
+        unit="tokens",
+    ),
+    _queue.gauge(
+        "queue_oldest_age_seconds",
+        "How long the longest-waiting request has waited; absent while none waits.",
+        PRIORITY,
+        unit="seconds",
+    ),
+    _queue.seconds(
+        "queue_wait_seconds",
+        "Time in the gate's queue, observed on leaving it, by how it was left.",
+        *(PRIORITY, QUEUE_EXIT),
+        buckets=WAIT,
+        slo="ttft",
+    ),
+)
+
+GATE_METRICS: tuple[MetricSpec, ...] = (
+    _admission.counter(
+        "admission_decisions_total",
+        "What the gate decided about each request that reached it, and why.",
+        closed("decision", "admitted", "refused"),
+        *(REASON, LANE, PRIORITY),
+    ),
+    _admission.counter(
+        "headers_ignored_total",
+        "Request headers that were there and not followed, and why.",
+        HEADER,
+        PROBLEM,
+    ),
+    _admission.gauge(
+        "predicted_wait_seconds",
+        "What an average request would wait for its turn: by slots and KV, by prompts to read, by "
+        "the engine's silence, and in all. Absent until the step model is fitted.",
+        closed("term", "slot", "prefill", "age", "total"),
+        unit="seconds",
+    ),
+    _admission.gauge(
+        "wait_threshold_seconds",
+        "The wait above which an average request is refused: kappa times its slack.",
+        unit="seconds",
+    ),
+    _admission.gauge(
+        "queue_threshold_requests",
+        "The same threshold in requests, at the measured drain rate and cost of a request.",
+    ),
+    _admission.gauge(
+        "request_cost_seconds",
+        "Engine-seconds of an average request of late.",
+        unit="seconds",
+    ),
+    _admission.gauge(
+        "drain_rate",
+        "Engine-seconds served per second: 1 while steps take as long as the model says.",
+    ),
+    _admission.gauge(
+        "step_model_fitted", "1 once the gate can predict waits, 0 while only fixed limits hold."
+    ),
+    _admission.gauge(
+        "step_model_error_ratio", "Mean relative error of the gate's step model, of late."
+    ),
+    _admission.gauge("brownout_level", "Rung of the brown-out ladder; 0: nothing is held back."),
+    _control.gauge(
+        "ledger_drift",
+        "Sequences that the gate believes in the engine, less those that the engine reports.",
+    ),
+    _control.gauge(
+        "limit",
+        "The limit in force now, and the range within which it may be set.",
+        LIMIT,
+        closed("bound", "current", "min", "max"),
+    ),
+    _control.gauge("limit_usage", "How much of the limit is taken, in the limit's unit.", LIMIT),
+    _control.gauge("limit_override", "1 while an operator's value is in force, else 0.", LIMIT),
+    _control.counter(
+        "limit_changes_total",
+        "Changes of a limit: which way, and who caused it.",
+        LIMIT,
+        closed("direction", "up", "down", "same"),
+        CAUSE,
+    ),
+    _control.counter(
+        "control_policy_errors_total", "Policies that raised; their limits stayed as they were."
+    ),
+    _control.counter(
+        "journal_write_failures_total", "Changes that the journal's file did not get."
+    ),
+    _control.gauge("backend_up", "1 while the engine is connected, else 0.", BACKEND),
+    _control.gauge(
+        "backend_metrics_age_seconds",
+        "Since the engine last reported a step; absent before its first.",
+        BACKEND,
+        unit="seconds",
+    ),
+    _retry.counter(
+        "retry_arrivals_total",
+        "Arrivals by the attempt number their headers state (0 = first try), and which header.",
+        closed("attempt", "0", "1", "2", "3plus"),
+        DETECTED_BY,
+    ),
+    _retry.gauge(
+        "retry_budget_seconds", "Engine-seconds that retries may spend now.", unit="seconds"
+    ),
+    _retry.counter(
+        "retry_budget_denied_total",
+        "Retries refused for want of budget: the lane closed, the tenant's account, that of all.",
+        closed("reason", "retry_share", "retry_budget_tenant", "retry_budget_all"),
+    ),
+    _retry.seconds(
+        "retry_backoff_taken_seconds",
+        "From a failure to its client's return, by what became of the advised wait.",
+        closed("advice", "obeyed", "ignored", "none"),
+        buckets=BACKOFF,
+    ),
+    _retry.seconds(
+        "retry_backoff_advised_seconds",
+        "The waits that refusals asked clients for.",
+        buckets=BACKOFF,
+    ),
+)
+
+SIDECAR_METRICS = REQUEST_METRICS + QUEUE_METRICS + GATE_METRICS

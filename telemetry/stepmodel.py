@@ -1,0 +1,108 @@
+"""How long an engine step takes: a model of four coefficients, fitted while the engine runs.
+
+    tau = t0 + a*P + b*B + c*K
+
+P prompt tokens read, B sequences decoding, K tokens of context that the step's attention reads.
+t0 is what every step costs (launches, the scheduler), a is compute per prompt token, b per decoded
+token, c the reading of KV. None of them can be negative, so none may become it.
+
+The fit minimises the relative error, sum of w * (theta.x - tau)^2 with w = lambda^age / tau^2, so
+that a long step does not outvote a thousand short ones, and a stall of seconds hardly counts.
+Instead of the covariance of textbook recursive least squares, which grows without bound in the
+directions that a steady load does not excite, it keeps the normal equations A theta = r and takes
+two sweeps of non-negative coordinate descent from the last theta per step:
+
+    theta_i <- max(0, theta_i + (r_i - sum_j A_ij theta_j) / A_ii)
+
+Each sweep lowers the convex objective; what the data does not determine stays where it was.
+lambda = .999 forgets half in 700 steps.
+"""
+
+from dataclasses import dataclass
+
+from surgetank.telemetry.steprecord import StepRecord
+
+ENOUGH = 50  # steps before the fit is believed
+ALARM = 0.15  # mean relative error above which it should not be
+_FORGETTING = 0.999
+_ERROR_WEIGHT = 0.02  # of the newest step in the error's moving average
+_SWEEPS = 2
+_SCALE = (1.0, 0.01, 0.1, 0.001)  # brings features to one order of magnitude
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Seconds: per step, per prompt token, per decoding sequence, per token of context."""
+
+    t0: float
+    a: float
+    b: float
+    c: float
+
+    def seconds(self, prefill: float, batch: float, resident: float) -> float:
+        """How long such a step takes."""
+        return self.t0 + self.a * prefill + self.b * batch + self.c * resident
+
+
+def step_seconds(record: StepRecord) -> float:
+    """What a step kept the engine busy for; `emit` is the previous step's, the best there is."""
+    return record.drain + record.schedule + record.forward + record.sample + record.emit
+
+
+class StepFit:
+    """The online fit. `model` is None until there is enough to go by."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.error = 0.0  # mean |predicted - actual| / actual of late, each step's at most 1
+        self._theta = [0.0] * 4
+        self._a = [[0.0] * 4 for _ in range(4)]
+        self._r = [0.0] * 4
+
+    @property
+    def model(self) -> StepModel | None:
+        """The coefficients as they stand; None before ENOUGH steps."""
+        return None if self.steps < ENOUGH else self._current()
+
+    @property
+    def alarm(self) -> bool:
+        """The model does not describe this engine: waits predicted from it are doubtful."""
+        return self.steps >= ENOUGH and self.error > ALARM
+
+    def observe(self, record: StepRecord) -> None:
+        """Learn from a step; one without work or duration teaches nothing."""
+        seconds = step_seconds(record)
+        prefill, batch = record.prefill_tokens, record.decode_tokens
+        if seconds > 0 and prefill + batch:
+            self.learn(prefill, batch, record.kv_resident_tokens, seconds)
+
+    def learn(self, prefill: float, batch: float, resident: float, seconds: float) -> None:
+        """One step of that size took so long (> 0)."""
+        self.steps += 1
+        predicted = self._current().seconds(prefill, batch, resident)
+        error = min(1.0, abs(predicted - seconds) / seconds)
+        weight = max(_ERROR_WEIGHT, 1.0 / self.steps)
+        self.error += weight * (error - self.error)
+        amounts = (1.0, prefill, batch, resident)
+        self._accumulate([x * scale / seconds for x, scale in zip(amounts, _SCALE)])
+        for _ in range(_SWEEPS):
+            self._descend()
+
+    def _accumulate(self, x: list[float]) -> None:
+        """A and r fade, and take in x (already divided by tau, so that the target is 1)."""
+        for i, xi in enumerate(x):
+            row = self._a[i]
+            self._r[i] = _FORGETTING * self._r[i] + xi
+            for j, xj in enumerate(x):
+                row[j] = _FORGETTING * row[j] + xi * xj
+
+    def _descend(self) -> None:
+        theta = self._theta
+        for i, row in enumerate(self._a):
+            if row[i] > 0.0:
+                fitted = sum(entry * value for entry, value in zip(row, theta))
+                theta[i] = max(0.0, theta[i] + (self._r[i] - fitted) / row[i])
+
+    def _current(self) -> StepModel:
+        t0, a, b, c = (value * scale for value, scale in zip(self._theta, _SCALE))
+        return StepModel(t0, a, b, c)
