@@ -54,7 +54,7 @@ class Tokens(msgspec.Struct, frozen=True, array_like=True):
     index: int  # which of the n choices
     token_ids: list[int]
     logprobs: list[TokenLogprob] | None = None  # as long as token_ids
-    finish: FinishReason | None = None
+    finish: FinishReason | None = None  # stop: the last id is the stop token itself
     detail: str = ""  # for finish = refused or error: why, in a sentence
 
 
@@ -159,6 +159,14 @@ class Backend(Protocol):
     @property
     def card(self) -> ModelCard | None:
         """None while the engine is not there."""
+
+    @property
+    def last_step(self) -> StepRecord | None:
+        """The newest step record; None before the first."""
+
+    def stalled_for(self, now: float) -> float | None:
+        """Seconds (monotonic `now`) without a step while the engine has work, 0 while it has none;
+        None while it is not there."""
 
     def submit(self, request: GenerateRequest, sink: Sink) -> None:
         """Hand over one request; raises BackendDown when there is no engine."""

@@ -1,0 +1,130 @@
+"""What a step record says, worked out from the plan and the state around it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from surgetank.engine.scheduler import Budget, Plan, View
+from surgetank.engine.sequence import Sequence
+from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.steprecord import StepRecord
+from surgetank.telemetry.vocabulary import Priority, SlotState
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of a step's parts, as StepRecord names them."""
+
+    drain: float = 0.0
+    idle: float = 0.0
+    emit: float = 0.0
+    schedule: float = 0.0
+    forward: float = 0.0
+    sample: float = 0.0
+
+
+class Stopwatch:
+    """Seconds between one lap and the next."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = clock.monotonic()
+
+    def lap(self) -> float:
+        now = self._clock.monotonic()
+        passed, self._last = now - self._last, now
+        return passed
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What only the moment after scheduling knows, before sequences grow, fork and leave."""
+
+    slots: dict[SlotState, int]
+    context_tokens: int
+    prefix_hits: int
+    prefix_misses: int
+    contended: bool
+
+
+def slot_states(plan: Plan, view: View, slots: int) -> dict[SlotState, int]:
+    """The step's slots by what they were. Asked of `view` once the plan's moves are made.
+
+    A slot that nobody waits for has no work; of the others empty, all have the one reason that
+    stopped the line, except those of running sequences that the token budget left out.
+    """
+    filled = _width(sequence for sequence, _ in plan.chunks)
+    held_back = _width(view.running) - filled
+    empty = max(0, slots - filled - held_back)
+    wanted = min(empty, _width(view.waiting))
+    states = dict.fromkeys(SlotState, 0)
+    states[SlotState.FILLED] = filled
+    states[SlotState.BLOCKED_TOKEN_BUDGET] = held_back
+    states[SlotState.NO_WORK] = empty - wanted
+    states[plan.blocked_by] += wanted
+    return states
+
+
+def record(
+    step: int,
+    at: float,
+    plan: Plan,
+    scheduled: Scheduled,
+    budget: Budget,
+    view: View,
+    times: Times,
+) -> StepRecord:
+    """The finished step, told once."""
+    pool = view.kv.pool
+    return StepRecord(
+        step=step,
+        at=at,
+        drain=times.drain,
+        schedule=times.schedule,
+        forward=times.forward,
+        sample=times.sample,
+        emit=times.emit,
+        idle=times.idle,
+        prefill_tokens=plan.prefill_tokens,
+        decode_tokens=len(plan.decode),
+        prefill_seqs=len(plan.prefill),
+        decode_seqs=len(plan.decode),
+        token_budget=budget.tokens,
+        slots_filled=scheduled.slots[SlotState.FILLED],
+        slots_no_work=scheduled.slots[SlotState.NO_WORK],
+        slots_blocked_kv=scheduled.slots[SlotState.BLOCKED_KV],
+        slots_blocked_token_budget=scheduled.slots[SlotState.BLOCKED_TOKEN_BUDGET],
+        slots_blocked_limit=scheduled.slots[SlotState.BLOCKED_LIMIT],
+        slots_blocked_other=scheduled.slots[SlotState.BLOCKED_OTHER],
+        waiting=_by_class(view.waiting),
+        running=_by_class(view.running),
+        contended=scheduled.contended,
+        kv_used=pool.used,
+        kv_cached=pool.cached,
+        kv_free=pool.free,
+        kv_stored_tokens=pool.stored_tokens,
+        kv_resident_tokens=scheduled.context_tokens,
+        prefix_hit_tokens=scheduled.prefix_hits,
+        prefix_miss_tokens=scheduled.prefix_misses,
+        prefill_backlog=_backlog(view),
+        preempted_recompute=len(plan.preempted),
+        preempted_tokens=plan.preempted_tokens,
+        allocation_failures=len(plan.preempted),
+    )
+
+
+def _width(sequences: Iterable[Sequence]) -> int:
+    return sum(sequence.width for sequence in sequences)
+
+
+def _by_class(sequences: Iterable[Sequence]) -> tuple[int, int, int, int]:
+    counts = [0] * len(Priority)
+    for sequence in sequences:
+        counts[sequence.priority] += sequence.width
+    critical, default, batch, sheddable = counts
+    return critical, default, batch, sheddable
+
+
+def _backlog(view: View) -> int:
+    """Prompt tokens still to be read."""
+    running = sum(each.remaining for each in view.running if not each.decoding)
+    return running + sum(each.remaining for each in view.waiting)

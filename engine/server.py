@@ -1,0 +1,160 @@
+"""The engine process: from its settings to its exit code, one sidecar after the other."""
+
+import logging
+import os
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from surgetank.engine.api import PROTOCOL, Hello
+from surgetank.engine.config import BuildError, EngineConfig
+from surgetank.engine.intake import ProtocolError
+from surgetank.engine.link import Arrived, Link, LinkError
+from surgetank.engine.model.errors import ModelError
+from surgetank.engine.report import Stopwatch, Times
+from surgetank.engine.scrape import ScrapeError, ScrapeServer
+from surgetank.engine.wire import encode
+from surgetank.telemetry.clock import Clock, SystemClock
+from surgetank.telemetry.engine_recorder import EngineRecorder
+from surgetank.telemetry.exporter import Exporter
+from surgetank.telemetry.metricspec import Process
+from surgetank.telemetry.registry import Registry
+
+if TYPE_CHECKING:
+    from surgetank.engine.build import Built
+    from surgetank.engine.loop import StepLoop
+
+logger = logging.getLogger(__name__)
+PARENT_VARIABLE = "SURGETANK_PARENT_PID"
+SPINS = "2000"  # some microseconds
+LOOK_UP = 1.0  # seconds between looks at the parent, and at a sidecar that does not read
+
+
+class Server:
+    """Turns the loop: wait and drain, step, send. stop() ends it after the step it is in."""
+
+    def __init__(
+        self, loop: "StepLoop", link: Link, recorder: EngineRecorder, clock: Clock
+    ) -> None:
+        self._loop = loop
+        self._link = link
+        self._recorder = recorder
+        self._clock = clock
+        self._stopping = False
+        self._checked = 0  # steps run when the KV cache was last found idle and examined
+
+    def stop(self) -> None:
+        """From any thread, or a signal handler."""
+        self._stopping = True
+        self._link.wake()
+
+    def run(self, parent: int | None = None) -> None:
+        """Until stop(), or until `parent` is not this process's parent any more."""
+        watch, times = Stopwatch(self._clock), Times()
+        while not self._stopping:
+            if parent is not None and os.getppid() != parent:
+                logger.warning("process %d, which started this engine, is gone", parent)
+                return
+            if self._loop.busy and not self._link.congested:
+                arrived = self._link.receive(0)
+            else:
+                arrived = self._rest(calm=parent is None)
+                times.idle += watch.lap()
+            self._drain(arrived)
+            times.drain += watch.lap()
+            output = None if self._link.congested else self._loop.step(times)
+            watch.lap()
+            if output is not None:
+                self._link.send(encode(output))
+                if output.record is not None:
+                    self._recorder.step(output.record)
+                    times = Times()
+                times.emit += watch.lap()
+
+    def _rest(self, calm: bool) -> Arrived:
+        """Sleep until something arrives; `calm`: and nothing else needs a look from time to time.
+        After the first second of quiet the KV cache's integrity is checked."""
+        unchecked = self._checked != self._loop.steps
+        for_ever = calm and not unchecked and not self._link.congested
+        begun = self._clock.monotonic()
+        arrived = self._link.receive(None if for_ever else LOOK_UP)
+        if unchecked and not self._loop.busy and self._clock.monotonic() - begun >= LOOK_UP:
+            self._checked = self._loop.steps
+            for fault in self._loop.faults():
+                logger.error("the KV cache is inconsistent: %s", fault)
+        return arrived
+
+    def _drain(self, arrived: Arrived) -> None:
+        if arrived.lost:
+            dropped = self._loop.intake.abandon()
+            logger.warning("%d choices dropped with the connection", dropped)
+        for commands in arrived.commands:
+            try:
+                self._loop.take(commands)
+            except ProtocolError as error:
+                self._link.drop(str(error))
+                return
+
+
+def serve(config: EngineConfig) -> int:
+    """Run an engine in this process's main thread. Returns its exit code: 0 after SIGTERM, SIGINT
+    or the parent's end; 2 for a user's mistake, told in one sentence on stderr."""
+    clock = SystemClock()
+    stopping = _StopFlag()
+    try:
+        built = _build(config, clock)
+        registry = Registry(Process.ENGINE)
+        recorder = EngineRecorder(registry, config.block_size)
+        scrape = ScrapeServer(Exporter(registry, clock), config.metrics_host, config.metrics_port)
+        with scrape, _link(config, built, clock) as link:
+            server = Server(built.loop, link, recorder, clock)
+            stopping.tell(server)
+            logger.info(
+                "serving %s on %s; metrics at %s", built.card.name, config.socket, scrape.url
+            )
+            parent = os.environ.get(PARENT_VARIABLE)
+            server.run(int(parent) if parent else None)
+    except (ModelError, BuildError, LinkError, ScrapeError) as error:
+        sys.stderr.write(f"surgetank engine: {error}\n")
+        return 2
+    return 0
+
+
+def _build(config: EngineConfig, clock: Clock) -> "Built":
+    """Loads torch, and tells its threads how to wait for each other after every operation: by
+    default they spin for long, and where others want the cores too, a step takes many times as
+    long. Torch reads this once, when it is imported."""
+    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+    try:
+        from surgetank.engine.build import build
+    except ModuleNotFoundError as error:
+        raise BuildError(
+            f"{error.name} is not installed; the engine needs: pip install 'surgetank[engine]'"
+        ) from error
+    return build(config, clock)
+
+
+def _link(config: EngineConfig, built: "Built", clock: Clock) -> Link:
+    greeting = encode(Hello(PROTOCOL, built.card))
+    return Link(config.socket, greeting, config.max_unsent_bytes, config.unread_timeout, clock)
+
+
+class _StopFlag:
+    """Remembers a signal that comes while the model is loading."""
+
+    def __init__(self) -> None:
+        self._server: Server | None = None
+        self._raised = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def tell(self, server: Server) -> None:
+        self._server = server
+        if self._raised:
+            server.stop()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._raised = True
+        if self._server is not None:
+            self._server.stop()
