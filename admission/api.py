@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from surgetank.engine.text.codec import TextCodec
-
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard, SamplingParams, TokenLogprob
+from surgetank.engine.text.codec import TextCodec
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
 
 Headers = Sequence[tuple[str, str]]  # HTTP headers or gRPC metadata, names in lower case

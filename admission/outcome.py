@@ -54,6 +54,7 @@ _HTTP_BY_REASON = {
     Reason.BODY_TOO_LARGE: 413,
     Reason.HEADERS_TOO_LARGE: 431,
     Reason.HEADER_TIMEOUT: 408,
+    Reason.BODY_TIMEOUT: 408,
 }
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from surgetank.admission.cost import UNKNOWN, Estimate
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
 
 
@@ -17,14 +18,21 @@ class Ticket:
     door: str  # http or grpc
     lane: Lane = Lane.FIRST
     attempt: int = 0  # 0 = first try
+    detected_by: str = "none"  # the header that states the attempt, or fingerprint
     priority: Priority = Priority.DEFAULT
     tenant: str = ""
-    deadline: float | None = None
+    deadline: float | None = None  # the whole answer is wanted by then
+    patience: float | None = None  # seconds the client sits through before its first byte
     model: str = ""  # as the catalogue labels it; "" until the body was read
     prompt_tokens: int = 0
     max_tokens: int = 0
     n: int = 1
     stream: bool = False
+    # what the gate made of it
+    estimate: Estimate = UNKNOWN
+    fingerprint: bytes = b""  # b"" until the body was read
+    promised: bool = False  # a retry that comes at the slot it was given
+    forecast: tuple[float, float] | None = None  # predicted wait; seconds stalled until then
     # life
     queued_at: float | None = None
     dispatched_at: float | None = None
@@ -42,6 +50,18 @@ class Ticket:
         """Tokens this request may occupy: prompt once, output for each choice."""
         return self.prompt_tokens + self.n * self.max_tokens
 
+    @property
+    def due(self) -> float | None:
+        """When the client gives up: its deadline, or its read timeout while it has heard nothing.
+
+        A read timeout ends a plain answer, but of a stream only the wait for the first token.
+        """
+        if self.patience is None or (self.stream and self.first_token_at is not None):
+            return self.deadline
+        silent_until = self.arrived + self.patience
+        return silent_until if self.deadline is None else min(silent_until, self.deadline)
+
     def time_left(self, now: float) -> float | None:
-        """Seconds to the deadline; None when there is none."""
-        return None if self.deadline is None else self.deadline - now
+        """Seconds until the client gives up; None when it waits for ever."""
+        due = self.due
+        return None if due is None else due - now

@@ -1,1 +1,200 @@
 """Test doubles shared by the whole suite; the product has none."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from surgetank.admission.api import Ask, Delta, End, Headers, Listener, Served
+from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.ticket import Ticket
+from surgetank.engine.api import ModelCard, TokenLogprob
+from surgetank.engine.text.codec import TextCodec
+from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def tiny_tokenizer(merges: Sequence[tuple[str, str]] = (("h", "e"), ("l", "l"))) -> Tokenizer:
+    """A byte-level BPE of 256 bytes, a few merges and three special tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*alphabet, *("".join(pair) for pair in merges)]
+    bpe = models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=list(merges))
+    tokenizer = Tokenizer(bpe)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in special])
+    return tokenizer
+
+
+def tiny_card(**changes: object) -> ModelCard:
+    """The card of an imaginary model that speaks through tiny_tokenizer()."""
+    tokenizer = tiny_tokenizer()
+    end = tokenizer.get_vocab()["<|im_end|>"]
+    card = ModelCard(
+        name="tiny",
+        context_length=2048,
+        vocab_size=tokenizer.get_vocab_size(),
+        eos_token_ids=(end,),
+        tokenizer=tokenizer.to_str(),
+        chat_template=CHATML,
+        bos_token="<|endoftext|>",
+        eos_token="<|im_end|>",
+        add_bos=False,
+        architecture="llama",
+        parameters=1_000,
+        dtype="float32",
+        device="cpu",
+        kv_block_size=16,
+        kv_blocks=512,
+        kv_bytes_per_token=64,
+        max_num_seqs=8,
+        max_batch_tokens=256,
+        engine_version="test",
+        pid=1,
+    )
+    return msgspec.structs.replace(card, **changes)
+
+
+def end_ticket(ticket: Ticket, outcome: Outcome, reason: Reason) -> None:
+    """A ticket ends once: a second end is the caller's bug."""
+    if ticket.outcome is not None:
+        raise RuntimeError(f"ticket {ticket.id} ended twice: {ticket.outcome}, {outcome}")
+    ticket.outcome, ticket.reason = outcome, reason
+
+
+class FakeCall:
+    """One submitted request whose tokens the test (or FakeDesk's script) hands out."""
+
+    def __init__(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> None:
+        self.ticket = ticket
+        self.served = served
+        self.ask = ask
+        self.listener = listener
+        self.cancelled: tuple[Outcome, Reason] | None = None
+        self.ended: End | None = None
+        self._texts = [
+            served.codec.detokenizer(ask.stop, ask.sampling.min_tokens) for _ in range(ask.n)
+        ]
+        self._tokens = 0
+
+    def emit(self, ids: Sequence[int], index: int = 0, finish: FinishReason | None = None) -> None:
+        """New tokens of one choice, each with log-probability -0.5 when it was asked for."""
+        text = self._texts[index].feed(ids)
+        if self._texts[index].stopped:
+            finish = FinishReason.STOP
+        if finish is not None:
+            text += self._texts[index].flush()
+        wanted = self.ask.sampling.logprobs
+        logprobs = None
+        if wanted is not None:
+            logprobs = [TokenLogprob(-0.5, [(i, -0.5 - k) for k in range(wanted)]) for i in ids]
+        self._tokens += len(ids)
+        self.listener.on_delta(Delta(index, text, list(ids), logprobs, finish))
+
+    def end(self, refusal: Refusal | None = None, cached_tokens: int = 0) -> None:
+        """The request's one end: ok, or as the refusal says."""
+        if self.ended is None:
+            outcome = Outcome.OK if refusal is None else refusal.outcome
+            end_ticket(self.ticket, outcome, Reason.NONE if refusal is None else refusal.reason)
+            prompt_tokens = len(self.ask.prompt)
+            self.ended = End(outcome, refusal, prompt_tokens, self._tokens, cached_tokens)
+            self.listener.on_end(self.ended)
+
+    def stopped(self, index: int) -> bool:
+        """Whether a stop string ended this choice."""
+        return self._texts[index].stopped
+
+    def cancel(
+        self, outcome: Outcome = Outcome.CANCELLED, reason: Reason = Reason.CLIENT_GONE
+    ) -> None:
+        if self.ended is None:
+            self.cancelled = (outcome, reason)
+            self.end(Refusal(outcome, reason, f"ended: {reason}"))
+
+
+class FakeDesk:
+    """A desk without a gate: plays a script of token ids for every choice, or waits for the test.
+
+    `script` None: the test drives `calls[-1]` itself. Else each event-loop turn hands out one
+    token per choice, up to max_tokens (finish `length`) or the script's end (finish `stop`).
+    """
+
+    def __init__(self, served: Served | None = None, script: Sequence[int] | None = None) -> None:
+        card = tiny_card()
+        self.served = served or Served(card.name, card, TextCodec(card))
+        self.script = script
+        self.tickets: list[Ticket] = []
+        self.headers: list[Headers] = []
+        self.refused: list[tuple[Ticket, Refusal]] = []
+        self.calls: list[FakeCall] = []
+        self.refuse_submit: Refusal | None = None  # what submit() answers instead of serving
+        self.refuse_find: Refusal | None = None  # what find() answers instead of a model
+        self.hint: float | None = None  # what refuse() fills in as retry_after
+        self.is_ready = True
+        self.on_event: Callable[[], None] = lambda: None  # after every call of ours and every end
+
+    def arrive(self, door: str, headers: Headers) -> Ticket:
+        named = dict(headers).get("x-request-id")
+        ticket = Ticket(id=named or f"request-{len(self.tickets)}", arrived=0.0, door=door)
+        self.tickets.append(ticket)
+        self.headers.append(headers)
+        self.on_event()
+        return ticket
+
+    def find(self, model: str) -> Served:
+        if self.refuse_find is not None:
+            raise Refused(self.refuse_find)
+        if model not in self.names():
+            message = f"model {model!r} is not served; allowed: {', '.join(self.names())}"
+            raise Refused(Refusal(Outcome.NOT_FOUND, Reason.UNKNOWN_MODEL, message, param="model"))
+        return self.served
+
+    def names(self) -> list[str]:
+        return [self.served.name, "default"]
+
+    def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
+        end_ticket(ticket, refusal.outcome, refusal.reason)
+        refusal = replace(refusal, retry_after=self.hint)
+        self.refused.append((ticket, refusal))
+        self.on_event()
+        return refusal
+
+    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> FakeCall:
+        if ticket.outcome is not None:
+            raise RuntimeError(f"ticket {ticket.id} was submitted after its end")
+        if self.refuse_submit is not None:
+            end_ticket(ticket, self.refuse_submit.outcome, self.refuse_submit.reason)
+            raise Refused(self.refuse_submit)
+        call = FakeCall(ticket, served, ask, listener)
+        self.calls.append(call)
+        if self.script is not None:
+            asyncio.get_running_loop().call_soon(self._play, call, 0)
+        self.on_event()
+        return call
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def _play(self, call: FakeCall, step: int) -> None:
+        script = self.script or ()
+        last = min(len(script), call.ask.sampling.max_tokens) - 1
+        for index in range(call.ask.n):
+            if call.ended is None and not call.stopped(index):
+                at_end = step == last
+                whole = len(script) <= call.ask.sampling.max_tokens
+                finish = FinishReason.STOP if whole else FinishReason.LENGTH
+                call.emit(script[step : step + 1], index, finish if at_end else None)
+        if call.ended is not None:
+            return
+        if step >= last or all(call.stopped(index) for index in range(call.ask.n)):
+            call.end()
+            self.on_event()
+        else:
+            asyncio.get_running_loop().call_soon(self._play, call, step + 1)

@@ -1,0 +1,244 @@
+"""What a request's headers say of it: attempt, deadline, priority, tenant, id. Pure functions.
+
+One rule for all: a header stands once, or several times with one value. Two values, a case variant
+of another value, control characters or a value outside its grammar: the header is ignored and
+counted, never guessed at. A client can only worsen its own standing: a claim moves a request into
+the retry lane or to a lower class, never out or up.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from surgetank.admission.api import Headers
+from surgetank.telemetry.vocabulary import Lane, Priority
+
+T = TypeVar("T")
+
+
+class Problem(StrEnum):
+    """Why a header was ignored."""
+
+    CONFLICT = "conflict"  # it stood more than once, with different values
+    MALFORMED = "malformed"
+    OUT_OF_RANGE = "out_of_range"
+    RAISED = "raised"  # it asked for more than the client's own class
+    UNTRUSTED = "untrusted"  # only a trusted proxy may send it
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What could be read. `ignored` counts (header, problem)."""
+
+    id: str
+    attempt: int
+    detected_by: str  # the header that claimed the attempt; "none" on a first try
+    lane: Lane
+    priority: Priority
+    tenant: str
+    deadline: float | None  # seconds from now for the whole request
+    patience: float | None  # seconds from now until the first byte
+    ignored: Counter[tuple[str, Problem]]
+
+
+class HeaderError(Exception):
+    """A header that is there and cannot be used."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+MAX_ATTEMPT = 999
+MAX_SECONDS = 86_400.0  # a longer timeout is none
+_DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,12})?", re.ASCII)
+_GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
+_GRPC_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_AMZ_ATTEMPT = re.compile(r"(?:^|;)\s*attempt=([0-9]{1,9})\s*(?:;|$)", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}", re.ASCII)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+
+
+def _attempt(text: str, first: int = 0) -> int:
+    if not _DIGITS.fullmatch(text):
+        raise HeaderError(Problem.MALFORMED)
+    attempt = int(text) - first
+    if not 0 <= attempt <= MAX_ATTEMPT:
+        raise HeaderError(Problem.OUT_OF_RANGE)
+    return attempt
+
+
+def _amz_attempt(text: str) -> int:
+    """`attempt=1; max=3`, counted from 1."""
+    match = _AMZ_ATTEMPT.search(text)
+    if match is None:
+        raise HeaderError(Problem.MALFORMED)
+    return _attempt(match[1], first=1)
+
+
+def _seconds(text: str) -> float:
+    if not _SECONDS.fullmatch(text):
+        raise HeaderError(Problem.MALFORMED)
+    seconds = float(text)
+    if not 0 < seconds <= MAX_SECONDS:
+        raise HeaderError(Problem.OUT_OF_RANGE)
+    return seconds
+
+
+def _truncated_seconds(text: str) -> float:
+    """Whole seconds, rounded down by the client: 0 stands for anything below one."""
+    return _seconds("1" if text == "0" else text)
+
+
+def _grpc_timeout(text: str) -> float:
+    """gRPC over HTTP/2: up to eight digits and a unit; 0 is a deadline that has passed."""
+    match = _GRPC_TIMEOUT.fullmatch(text)
+    if match is None:
+        raise HeaderError(Problem.MALFORMED)
+    seconds = int(match[1]) * _GRPC_UNITS[match[2]]
+    if seconds > MAX_SECONDS:
+        raise HeaderError(Problem.OUT_OF_RANGE)
+    return seconds
+
+
+def _priority(text: str) -> Priority:
+    """A class by its label, or by its number (0 is the highest)."""
+    for priority in Priority:
+        if text in (priority.label, str(int(priority))):
+            return priority
+    raise HeaderError(Problem.MALFORMED)
+
+
+def _name(text: str) -> str:
+    if not _ID.fullmatch(text):
+        raise HeaderError(Problem.MALFORMED)
+    return text
+
+
+def _trace_id(text: str) -> str:
+    match = _TRACEPARENT.fullmatch(text)
+    if match is None or not int(match[1], 16):
+        raise HeaderError(Problem.MALFORMED)
+    return match[1]
+
+
+ATTEMPT: dict[str, Callable[[str], int]] = {
+    "grpc-previous-rpc-attempts": _attempt,
+    "x-stainless-retry-count": _attempt,
+    "x-envoy-attempt-count": lambda text: _attempt(text, first=1),
+    "amz-sdk-request": _amz_attempt,
+    "x-surgetank-attempt": _attempt,
+}
+DEADLINE: dict[str, Callable[[str], float]] = {
+    "grpc-timeout": _grpc_timeout,
+    "x-surgetank-timeout": _seconds,
+}
+PATIENCE: dict[str, Callable[[str], float]] = {
+    "x-stainless-read-timeout": _seconds,  # openai for Python
+    "x-stainless-timeout": _truncated_seconds,  # openai for JavaScript
+}
+PRIORITY: dict[str, Callable[[str], Priority]] = {
+    "x-surgetank-priority": _priority,
+    "x-gateway-inference-objective": _priority,
+    "x-smg-priority": _priority,
+}
+TENANT: dict[str, Callable[[str], str]] = {
+    "x-surgetank-tenant": _name,
+    "x-gateway-inference-fairness-id": _name,
+    "x-smg-tenant-id": _name,
+}
+_READ = frozenset(
+    (*ATTEMPT, *DEADLINE, *PATIENCE, *PRIORITY, *TENANT, "x-request-id", "traceparent")
+)
+
+
+class _Reader:
+    """The headers that matter, one value each, and what was ignored on the way."""
+
+    def __init__(self, headers: Headers) -> None:
+        self.ignored: Counter[tuple[str, Problem]] = Counter()
+        self._values: dict[str, str | None] = {}
+        for raw_name, raw_value in headers:
+            name = raw_name.lower()
+            if name not in _READ:
+                continue
+            value = raw_value.strip(" \t")
+            if self._values.setdefault(name, value) != value:
+                self._values[name] = None
+        for name, text in self._values.items():
+            if text is None:
+                self.ignored[name, Problem.CONFLICT] += 1
+
+    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """One header's value; None when it is absent or had to be ignored."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except HeaderError as error:
+            self.ignored[name, error.problem] += 1
+            return None
+
+    def read_all(self, parsers: dict[str, Callable[[str], T]]) -> dict[str, T]:
+        """Every usable header of a group."""
+        values = ((name, self.read(name, parse)) for name, parse in parsers.items())
+        return {name: value for name, value in values if value is not None}
+
+    def ignore(self, names: Iterable[str], problem: Problem) -> None:
+        """Count headers that were readable and may not be followed."""
+        for name in names:
+            self.ignored[name, problem] += 1
+
+
+def read_arrival(
+    headers: Headers,
+    *,
+    rng: random.Random,
+    highest: Priority = Priority.DEFAULT,
+    trusted: bool = False,
+) -> Arrival:
+    """Read one request's headers. `highest` is the class that the client may have; `trusted` says
+    that a proxy of ours sent them, so that a tenant may be named."""
+    reader = _Reader(headers)
+    attempts = reader.read_all(ATTEMPT)
+    detected_by = max(attempts, key=lambda name: attempts[name], default="none")
+    attempt = attempts.get(detected_by, 0)
+    return Arrival(
+        id=_request_id(reader, rng),
+        attempt=attempt,
+        detected_by=detected_by if attempt else "none",
+        lane=Lane.RETRY if attempt else Lane.FIRST,
+        priority=_read_priority(reader, highest),
+        tenant=_read_tenant(reader, trusted),
+        deadline=min(reader.read_all(DEADLINE).values(), default=None),
+        patience=min(reader.read_all(PATIENCE).values(), default=None),
+        ignored=reader.ignored,
+    )
+
+
+def _request_id(reader: _Reader, rng: random.Random) -> str:
+    given = reader.read("x-request-id", _name) or reader.read("traceparent", _trace_id)
+    return given or f"{rng.getrandbits(96):024x}"
+
+
+def _read_priority(reader: _Reader, highest: Priority) -> Priority:
+    asked = reader.read_all(PRIORITY)
+    reader.ignore((name for name, priority in asked.items() if priority < highest), Problem.RAISED)
+    return max(highest, *asked.values()) if asked else highest
+
+
+def _read_tenant(reader: _Reader, trusted: bool) -> str:
+    named = reader.read_all(TENANT)
+    if named and not trusted:
+        reader.ignore(named, Problem.UNTRUSTED)
+    elif len(set(named.values())) > 1:
+        reader.ignore(named, Problem.CONFLICT)
+    elif named:
+        return next(iter(named.values()))
+    return ""

@@ -1,0 +1,390 @@
+"""The front desk: every request's life from its headers to its one outcome.
+
+Doors hand tickets in; the gate decides; the queue holds; the backend works. The desk owns no task,
+thread or clock: time, timer and randomness are passed in, so the same desk runs in virtual time.
+Its methods belong to one thread, the event loop's; snapshot() alone may be called from others.
+"""
+
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from surgetank.admission import refusals
+from surgetank.admission.api import Ask, Headers, Listener, Served
+from surgetank.admission.arrival import read_arrival
+from surgetank.admission.call import Call
+from surgetank.admission.dispatch import CallLater, Dispatcher
+from surgetank.admission.flow import FlowCount
+from surgetank.admission.gate import Admission, Gate, GateConfig
+from surgetank.admission.kv import LOW_CLASSES
+from surgetank.admission.laws import Laws
+from surgetank.admission.limits import Limit, Limits
+from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
+from surgetank.admission.pace import Pace
+from surgetank.admission.permit import Ledger
+from surgetank.admission.queue import Queue
+from surgetank.admission.retries import Retries
+from surgetank.admission.retry_budget import RetryBudget
+from surgetank.admission.snapshot import DeskSnapshot, Ended, register_gauges
+from surgetank.admission.ticket import Ticket
+from surgetank.engine.api import Backend, ModelCard, StepOutput
+from surgetank.engine.text.codec import TextCodec
+from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.recorder import Recorder
+from surgetank.telemetry.vocabulary import Outcome, Reason
+
+log = logging.getLogger(__name__)
+
+KEEP_ENDED = 256  # requests remembered after their end
+
+
+class FrontDesk:
+    """Implements api.Desk for the doors, and engine.api.Watcher for the backend.
+
+    The law it keeps: every ticket ends exactly once, gives back what it held exactly once, and the
+    recorder hears of its end once, whatever clients, doors and engine do.
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: Backend,
+        recorder: Recorder,
+        clock: Clock,
+        rng: random.Random,
+        call_later: CallLater,
+        config: GateConfig | None = None,
+        aliases: Sequence[str] = ("default",),
+        make_codec: Callable[[ModelCard], TextCodec] = TextCodec,
+    ) -> None:
+        config = config or GateConfig()
+        self.recorder = recorder
+        self.limits = Limits(config.base_limits())
+        self.draining = False
+        self._backend = backend
+        self._clock = clock
+        self._rng = rng
+        self._aliases = tuple(aliases)
+        self._make_codec = make_codec
+        self._queue = Queue(config.laws.floor_share)
+        self._ledger = Ledger()
+        self._pace = Pace(clock.monotonic())
+        self._laws = Laws(
+            config=config.laws,
+            targets=recorder.registry.targets,
+            limits=self.limits,
+            queue=self._queue,
+            ledger=self._ledger,
+            pace=self._pace,
+        )
+        self._budget = RetryBudget(clock.monotonic(), self._laws.mean_cost)
+        self._gate = Gate(
+            config=config,
+            limits=self.limits,
+            queue=self._queue,
+            pace=self._pace,
+            laws=self._laws,
+            budget=self._budget,
+        )
+        self._flow = FlowCount()
+        self._retries = Retries(
+            rng=rng, recorder=recorder, limits=self.limits, laws=self._laws, budget=self._budget
+        )
+        self._dispatcher = Dispatcher(
+            backend=backend,
+            gate=self._gate,
+            laws=self._laws,
+            limits=self.limits,
+            queue=self._queue,
+            ledger=self._ledger,
+            pace=self._pace,
+            recorder=recorder,
+            clock=clock,
+            call_later=call_later,
+            end=self.end,
+        )
+        self._served: Served | None = None
+        self._known: Served | None = None  # the last one served, for its name and its codec
+        self._on_drained: Callable[[], None] | None = None
+        self._ended: deque[Ended] = deque(maxlen=KEEP_ENDED)
+        self._ignored_headers: Counter[tuple[str, str]] = Counter()
+        register_gauges(recorder.registry, self.snapshot)
+
+    # For the doors (api.Desk).
+
+    def arrive(self, door: str, headers: Headers) -> Ticket:
+        """Count a request as received and read its headers; raises nothing."""
+        now = self.now()
+        seen = read_arrival(headers, rng=self._rng)
+        self._ignored_headers.update(seen.ignored)
+        for (header, problem), times in seen.ignored.items():
+            self.recorder.header_ignored(header, problem, times)
+        self.recorder.received(seen.lane)
+        return Ticket(
+            id=seen.id,
+            arrived=now,
+            door=door,
+            lane=seen.lane,
+            attempt=seen.attempt,
+            detected_by=seen.detected_by,
+            priority=seen.priority,
+            tenant=seen.tenant,
+            deadline=None if seen.deadline is None else now + seen.deadline,
+            patience=seen.patience,
+            events=[(now, "arrived")],
+        )
+
+    def find(self, model: str) -> Served:
+        """The model of that name or alias; raises Refused."""
+        if self.draining:
+            raise Refused(refusals.draining())
+        if self._known is not None and model not in self.names():
+            raise Refused(refusals.unknown_model(model, self.names()))
+        if self._served is None:
+            raise Refused(refusals.backend_down())
+        return self._served
+
+    def names(self) -> list[str]:
+        """The model's own name, then its aliases; empty before an engine was ever there."""
+        return [] if self._known is None else [self._known.name, *self._aliases]
+
+    def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
+        """End a ticket that is not in the queue; returns the refusal with its hint."""
+        now = self.now()
+        if not ticket.fingerprint:
+            self._retries.unrecognised(ticket)
+        refusal = self._hinted(refusal, ticket, now)
+        self._close(ticket, refusal, now)
+        return refusal
+
+    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+        """Through the gate; raises Refused, the ticket then being ended. An engine that is lost in
+        this very moment may let on_end come before this returns."""
+        try:
+            return self._submit(ticket, served, ask, listener)
+        except Refused:
+            raise
+        except Exception as error:  # a ticket must end, also by our own faults
+            log.exception("request %s could not be submitted", ticket.id)
+            raise Refused(self.refuse(ticket, refusals.fault())) from error
+
+    def ready(self) -> bool:
+        """Whether a new request would find an engine, and is wanted."""
+        return not self.draining and self._served is not None
+
+    # For control.
+
+    def drain(self, on_drained: Callable[[], None] | None = None) -> None:
+        """Refuse new requests and let the others finish; then `on_drained` is called, once."""
+        self.draining = True
+        self._on_drained = on_drained
+        self._check_drained()
+
+    def undrain(self) -> None:
+        """Take new requests again."""
+        self.draining = False
+        self._on_drained = None
+
+    def end_all(
+        self, outcome: Outcome = Outcome.DRAINING, reason: Reason = Reason.OPERATOR
+    ) -> None:
+        """End every request that waits or runs: the grace period is over."""
+        for call in list(self._dispatcher.calls.values()):
+            call.cancel(outcome, reason)
+
+    def recent(self) -> tuple[Ended, ...]:
+        """The last requests that ended, oldest first."""
+        return tuple(self._ended)
+
+    def snapshot(self) -> DeskSnapshot:
+        """Everything that can be seen from outside, now."""
+        now, served = self.now(), self._served
+        levels = self._queue.levels(now)
+        stalled_for = self._backend.stalled_for(now)
+        kv_blocks = None if served is None else served.card.kv_blocks
+        usage = {
+            Limit.QUEUE_REQUESTS.value: float(self._queue.requests),
+            Limit.QUEUE_TOKENS.value: float(self._queue.tokens),
+            Limit.QUEUE_WAIT.value: max(level.oldest_age or 0.0 for level in levels),
+            Limit.IN_FLIGHT_SEQS.value: float(self._ledger.seqs),
+        }
+        if kv_blocks:
+            usage[Limit.KV_RESERVE.value] = self._ledger.kv_blocks / kv_blocks
+        return DeskSnapshot(
+            at=now,
+            model=None if served is None else served.name,
+            draining=self.draining,
+            in_flight=self.recorder.in_flight(),
+            queue=levels,
+            dispatched=self._ledger.permits,
+            dispatched_seqs=self._ledger.seqs,
+            kv_blocks_reserved=self._ledger.kv_blocks,
+            kv_blocks=kv_blocks,
+            drain_rate=self._pace.drain_rate,
+            stalled_for=stalled_for,
+            last_step=self._backend.last_step,
+            laws=self._laws.view(None if served is None else served.card, now, stalled_for),
+            flow=self._flow.read(),
+            tpot_target=self.recorder.registry.targets.tpot,
+            retry_budget=self._budget.balance(now),
+            limits=self.limits.snapshot(),
+            limit_usage=usage,
+            ignored_headers=dict(self._ignored_headers),
+        )
+
+    # For the backend (engine.api.Watcher).
+
+    def on_step(self, output: StepOutput) -> None:
+        """A step's tokens were delivered."""
+        if output.record is not None:
+            self._pace.stepped(output.record)
+            self._flow.stepped(output.record)
+            cached = sum(started.cached_tokens for started in output.started)
+            self._laws.stepped(output.record, cached)
+            self._dispatcher.pump()
+
+    def on_up(self, card: ModelCard) -> None:
+        """An engine is there; a known tokenizer is not read again."""
+        known = self._known
+        if known is None or known.card.tokenizer != card.tokenizer or known.name != card.name:
+            try:
+                codec = self._make_codec(card)
+            except ValueError:
+                log.exception("model %s cannot be served", card.name)
+                return
+        else:
+            codec = known.codec
+        self._served = self._known = Served(card.name, card, codec)
+        self._laws.engine_up(card)
+        self.recorder.allow_model(card.name)
+        self.limits.set_maximum(Limit.IN_FLIGHT_SEQS, card.max_num_seqs, "engine")
+        self.limits.set_maximum(Limit.MAX_NUM_SEQS, card.max_num_seqs, "engine")
+        self.limits.set_maximum(Limit.MAX_BATCH_TOKENS, card.max_batch_tokens, "engine")
+        self._dispatcher.pump()
+
+    def on_down(self, detail: str) -> None:
+        """No engine: what still waits is told so, because a retry is the client's choice."""
+        self._served = None
+        for call in list(self._dispatcher.calls.values()):
+            self.end(call, refusals.backend_down(detail))
+
+    # For the calls (call.Owner).
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def end(self, call: Call, refusal: Refusal | None) -> None:
+        """The one end of an admitted request; a second one changes nothing."""
+        ticket, now = call.ticket, self.now()
+        if ticket.outcome is not None:
+            return
+        if refusal is None:
+            call.record_latencies()
+        else:
+            refusal = self._hinted(refusal, ticket, now)
+        self._close(ticket, refusal, now)
+        self._flow.ended(served=refusal is None)
+        self._dispatcher.leave(call, Outcome.OK if refusal is None else refusal.outcome)
+        call.tell_end(refusal)
+        self._dispatcher.pump()
+        self._check_drained()
+
+    def heard(self, call: Call) -> None:
+        """Its client has its first token."""
+        self._dispatcher.heard(call)
+
+    def outgrew(self, call: Call, tokens: int, new: int) -> None:
+        """More tokens than were expected of a choice: its KV promise grows."""
+        self._dispatcher.outgrew(call, tokens, new)
+
+    def stop_choice(self, call: Call, index: int) -> None:
+        """A stop string ended one choice; the engine does not know yet."""
+        if call.request_id is not None:
+            self._backend.cancel(call.request_id, index)
+
+    # Inside.
+
+    def _submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+        now = self.now()
+        ticket.model = served.name
+        ticket.prompt_tokens = len(ask.prompt)
+        ask = self._cut(ticket, ask)
+        ticket.max_tokens = ask.sampling.max_tokens
+        ticket.n = ask.n
+        self._retries.recognise(ticket, ask, now)
+        self._flow.arrived(ticket.lane)
+        ticket.estimate = self._laws.estimate(ticket, exact=ask.sampling.ignore_eos)
+        verdict = self._judge(ticket, served, now)
+        refused = isinstance(verdict, Refusal)
+        self.recorder.decided(
+            admitted=not refused,
+            reason=verdict.reason if isinstance(verdict, Refusal) else Reason.NONE,
+            lane=ticket.lane,
+            priority=ticket.priority,
+        )
+        if isinstance(verdict, Refusal):
+            raise Refused(self.refuse(ticket, verdict))
+        if verdict.wait is not None:
+            ticket.forecast = (verdict.wait.queueing, self._laws.engine.stalled)
+        self._laws.admitted(ticket)
+        self._retries.admitted(ticket, now, paid=verdict.paid)
+        call = Call(self, ticket, ask, served.codec, listener)
+        for victim in verdict.displaced:
+            self.end(self._dispatcher.calls[victim], refusals.displaced())
+        self._dispatcher.enqueue(call)
+        self._dispatcher.pump()
+        return call
+
+    def _judge(self, ticket: Ticket, served: Served, now: float) -> Admission | Refusal:
+        if self.draining:
+            return refusals.draining()
+        if self._served is None or self._served.card is not served.card:
+            return refusals.backend_down()
+        self._dispatcher.account(now)
+        return self._gate.decide(ticket, served.card, now, self._backend.stalled_for(now))
+
+    def _cut(self, ticket: Ticket, ask: Ask) -> Ask:
+        """In a brown-out the low classes get shorter answers."""
+        most = int(self.limits.get(Limit.LOW_OUTPUT_TOKENS))
+        if ticket.priority not in LOW_CLASSES or ask.sampling.max_tokens <= most:
+            return ask
+        ticket.events.append((self.now(), f"max_tokens cut to {most}"))
+        least = min(ask.sampling.min_tokens, most)
+        sampling = msgspec.structs.replace(ask.sampling, max_tokens=most, min_tokens=least)
+        return replace(ask, sampling=sampling)
+
+    def _hinted(self, refusal: Refusal, ticket: Ticket, now: float) -> Refusal:
+        wait = None
+        if self._served is not None and STATUS[refusal.outcome].advice is Advice.SLOT:
+            stalled_for = self._backend.stalled_for(now)
+            wait = self._laws.wait(ticket, self._served.card, now, stalled_for)
+        return self._retries.advise(refusal, ticket, wait, now)
+
+    def _close(self, ticket: Ticket, refusal: Refusal | None, now: float) -> None:
+        """Write the outcome, in the ticket and to the recorder: the one place that does."""
+        if ticket.outcome is not None:
+            log.error("request %s ended as %s was ended again", ticket.id, ticket.outcome)
+            return
+        ticket.outcome = Outcome.OK if refusal is None else refusal.outcome
+        ticket.reason = Reason.NONE if refusal is None else refusal.reason
+        ticket.ended_at = now
+        ticket.events.append((now, ticket.outcome))
+        self._ended.append(Ended(ticket, refusal))
+        self.recorder.ended(
+            model=ticket.model,
+            outcome=ticket.outcome,
+            reason=ticket.reason,
+            lane=ticket.lane,
+            priority=ticket.priority,
+            duration=now - ticket.arrived,
+        )
+
+    def _check_drained(self) -> None:
+        if self.draining and not self._dispatcher.calls and self._on_drained is not None:
+            on_drained, self._on_drained = self._on_drained, None
+            on_drained()

@@ -1,0 +1,1 @@
+"""Doors: where requests enter and tokens leave; each speaks one protocol."""

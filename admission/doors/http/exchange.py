@@ -1,0 +1,125 @@
+"""One request and its answer, as the code behind the connection holds it."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Protocol
+
+from surgetank.admission.doors.http.errors import error_body, error_headers
+from surgetank.admission.doors.http.head import Head
+from surgetank.admission.outcome import Refusal
+from surgetank.telemetry.vocabulary import Reason
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+Pairs = Iterable[tuple[str, str]]
+
+_STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+_STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
+
+
+class Handler(Protocol):
+    """What answers one request: on_body or on_refuse comes first, unless the client goes away."""
+
+    @property
+    def vital(self) -> bool:
+        """Answered on surplus connections too."""
+
+    def on_body(self, body: bytes) -> None:
+        """The request is whole: answer it, now or later."""
+
+    def on_refuse(self, refusal: Refusal) -> None:
+        """Answer so, now: the request will not be read to its end, or the server stops."""
+
+    def on_gone(self, reason: Reason) -> None:
+        """There is nobody to answer any more. Nothing comes after this."""
+
+
+class Wire(Protocol):
+    """The connection under an exchange."""
+
+    def send(self, data: bytes) -> None:
+        """Hand bytes to the transport; a client that does not read them is cut off."""
+
+    def free_body(self) -> None:
+        """The body's bytes were worked off: they count no more against the door's budget."""
+
+    def answered(self, keep_alive: bool) -> None:
+        """The answer is complete: go on to the next request, or close."""
+
+    def will_close(self) -> bool:
+        """Whether the connection cannot be used for another request."""
+
+
+class Exchange:
+    """Writes one answer: whole, or as a stream of parts. Does nothing once the client is gone."""
+
+    __slots__ = ("_keep_alive", "_wire", "head", "open", "request_id")
+
+    def __init__(self, wire: Wire, head: Head, request_id: str) -> None:
+        self.head = head
+        self.request_id = request_id
+        self.open = True  # until answered, or the client went away
+        self._wire = wire
+        self._keep_alive = False
+
+    def respond(
+        self, status: int, body: bytes, content_type: str = JSON, headers: Pairs = ()
+    ) -> None:
+        """The whole answer at once."""
+        if self.open:
+            framing = [("content-type", content_type), ("content-length", str(len(body)))]
+            head = self._head(status, framing, headers)
+            self._wire.send(head if self.head.method == "HEAD" else head + body)
+            self._finish()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """The whole answer, when it is a refusal."""
+        self.respond(refusal.http_status, error_body(refusal), headers=error_headers(refusal))
+
+    def start_stream(self) -> bytes:
+        """The head of a stream of events, for the caller to send with its first part."""
+        framing = [("content-type", EVENTS), ("cache-control", "no-cache")]
+        framing.append(("x-accel-buffering", "no"))  # nginx would collect the events
+        if not self.head.http_1_0:
+            framing.append(("transfer-encoding", "chunked"))
+        return self._head(200, framing)
+
+    def send_part(self, data: bytes, head: bytes = b"") -> None:
+        """One part of a stream, in one write."""
+        if self.open:
+            self._wire.send(head + self._framed(data))
+
+    def end_stream(self, data: bytes, head: bytes = b"") -> None:
+        """The stream's last part and its end."""
+        if self.open:
+            end = b"" if self.head.http_1_0 else b"0\r\n\r\n"
+            self._wire.send(head + self._framed(data) + end)
+            self._finish()
+
+    def free_body(self) -> None:
+        """Tell the connection that nobody holds the request's body any more."""
+        if self.open:
+            self._wire.free_body()
+
+    def _framed(self, data: bytes) -> bytes:
+        return data if self.head.http_1_0 else b"%x\r\n%b\r\n" % (len(data), data)
+
+    def _head(self, status: int, framing: list[tuple[str, str]], headers: Pairs = ()) -> bytes:
+        streams_to_end = self.head.http_1_0 and framing[0][1] == EVENTS
+        self._keep_alive = (
+            self.head.keep_alive and not streams_to_end and not self._wire.will_close()
+        )
+        return response_head(
+            status, [*framing, ("x-request-id", self.request_id), *headers], self._keep_alive
+        )
+
+    def _finish(self) -> None:
+        self.open = False
+        self._wire.answered(self._keep_alive)
+
+
+def response_head(status: int, headers: Pairs, keep_alive: bool) -> bytes:
+    """Status line and headers, up to the blank line. Values must be free of line breaks."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    connection = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
+    return _STATUS_LINES[status] + lines.encode("latin-1", "replace") + connection

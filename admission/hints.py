@@ -1,0 +1,64 @@
+"""When a refused client may come back: slots laid out ahead, so that not all return at once.
+
+    slot  <- max(slot, now + max(.2, W)) + max(C / (beta * mu), .0125)
+    delay  = (slot - now) * U(.9, 1.1)
+
+Whoever returns at its slot finds the wait W over, and all who return together bring beta of the
+work that the engine does: what the retry budget will have room for. The delay is randomised here
+because clients obey to the millisecond. Past the deadline or 10 s the advice is not to retry, and
+the slot is not used up.
+"""
+
+import random
+
+from surgetank.admission.outcome import STATUS, Advice
+from surgetank.telemetry.vocabulary import Outcome
+
+MIN_HINT = 0.05  # seconds; a pushback of 0 hangs grpcio clients
+MAX_HINT = 10.0  # beyond it the client is told not to retry
+_NOT_BEFORE = 0.2  # seconds from now to the first slot
+_CLOSEST = 0.0125  # seconds between slots, however fast it drains: a hundred clients, 1.25 s
+_SOON = (0.5, 1.5)  # seconds, while the service itself is away
+
+
+class Hints:
+    """Lays out the slots."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._slot = 0.0
+
+    def advise(
+        self,
+        outcome: Outcome,
+        *,
+        now: float,
+        wait: float,
+        spacing: float,
+        deadline: float | None,
+    ) -> float | None:
+        """Seconds to stay away, 0.05 to 10; None = do not retry.
+
+        `wait` is W, `spacing` C / (beta * mu): seconds between two slots, infinite while retries
+        are not wanted. `deadline` is the caller's for all its attempts together.
+        """
+        match STATUS[outcome].advice:
+            case Advice.NEVER | Advice.NONE:
+                return None
+            case Advice.SOON:
+                delay = self._rng.uniform(*_SOON)
+                return delay if _fits(delay, now, deadline) else None
+            case Advice.SLOT | Advice.REFILL:
+                slot = max(self._slot, now + max(_NOT_BEFORE, wait)) + max(spacing, _CLOSEST)
+                return self._take(slot, now, deadline)
+
+    def _take(self, slot: float, now: float, deadline: float | None) -> float | None:
+        delay = max(MIN_HINT, (slot - now) * self._rng.uniform(0.9, 1.1))
+        if not _fits(delay, now, deadline):
+            return None
+        self._slot = slot
+        return delay
+
+
+def _fits(delay: float, now: float, deadline: float | None) -> bool:
+    return delay < MAX_HINT and (deadline is None or now + delay < deadline)

@@ -1,0 +1,195 @@
+"""The gate's queue: classes by priority, tenants fairly inside each, counted as it goes."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from surgetank.admission.expiry import Expiries
+from surgetank.admission.fair import FairOrder
+from surgetank.admission.line import Line, Work
+from surgetank.admission.served import ServedRates
+from surgetank.admission.shares import FloorShares
+from surgetank.admission.ticket import Ticket
+from surgetank.telemetry.vocabulary import Lane, Priority
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLevel:
+    """What waits in one class. A request of n choices counts n."""
+
+    priority: Priority
+    requests: dict[Lane, int]
+    tokens: int  # prompt tokens
+    oldest_age: float | None  # seconds; None when nothing waits
+
+
+@dataclass(slots=True)
+class _Class:
+    """One class's waiting tickets, oldest first, and their sums."""
+
+    waiting: OrderedDict[Ticket, None] = field(default_factory=OrderedDict)
+    order: FairOrder = field(default_factory=FairOrder)
+    requests: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    work: Work = field(default_factory=Work)
+    tenants: dict[str, Work] = field(default_factory=dict)
+    served: ServedRates = field(default_factory=ServedRates)
+    oldest: float | None = None  # when its first ticket was queued
+
+    def count(self, ticket: Ticket, sign: int) -> None:
+        """Add a ticket to the sums, or take it out; the oldest is read anew."""
+        self.requests[ticket.lane] += sign * ticket.n
+        for work in (self.work, self.tenants.setdefault(ticket.tenant, Work())):
+            work.seconds += sign * ticket.estimate.seconds
+            work.tokens += sign * ticket.prompt_tokens
+        if not self.order.waits(ticket.tenant):
+            del self.tenants[ticket.tenant]
+        if not self.waiting:
+            self.work = Work()  # no rounding error outlives the queue
+        self.oldest = next(iter(self.waiting)).queued_at if self.waiting else None
+
+    def turns(self, ticket: Ticket) -> int:
+        """Tenants that take turns once the ticket waits here."""
+        return self.order.tenants + (0 if self.order.waits(ticket.tenant) else 1)
+
+
+class Queue:
+    """Tickets that wait for the engine. Bounds are the gate's business, not the queue's.
+
+    add and remove are O(log n), the sums O(1). levels() may be called from any thread, everything
+    else from one.
+    """
+
+    def __init__(self, floor_share: float = 0.0) -> None:
+        """`floor_share`: what each lower class is sure of, see shares.py."""
+        self._classes = {priority: _Class() for priority in Priority}
+        self._shares = FloorShares(floor_share)
+        self._deadlines: Expiries[Ticket] = Expiries()
+        self.requests = 0  # one of n choices counts n
+        self.tokens = 0  # prompt tokens
+
+    def __len__(self) -> int:
+        return sum(len(held.waiting) for held in self._classes.values())
+
+    def __contains__(self, ticket: Ticket) -> bool:
+        return ticket in self._classes[ticket.priority].waiting
+
+    def held_by(self, priority: Priority) -> tuple[int, int]:
+        """Requests and prompt tokens of one class."""
+        held = self._classes[priority]
+        return sum(held.requests.values()), held.work.tokens
+
+    def choices_ahead(self, priority: Priority) -> int:
+        """Requests of that class and those above it; n choices count n."""
+        return sum(self.held_by(other)[0] for other in Priority if other <= priority)
+
+    def line(self, ticket: Ticket, now: float) -> Line:
+        """What a newcomer would find ahead of it."""
+        held = self._classes[ticket.priority]
+        own, tenants = held.tenants.get(ticket.tenant, Work()), held.turns(ticket)
+        seconds, tokens, rate = 0.0, 0, 0.0
+        for priority, other in self._classes.items():
+            if priority < ticket.priority:
+                seconds += other.work.seconds
+                tokens += other.work.tokens
+                rate += other.served.total(now)
+        cost, prompt = ticket.estimate.seconds, ticket.prompt_tokens
+        return Line(
+            above=Work(seconds, tokens),
+            above_rate=rate,
+            peers=held.work,
+            peers_rate=held.served.others(ticket.tenant, now),
+            tenants=tenants,
+            turns=Work(
+                tenants * (own.seconds + cost) - cost, tenants * (own.tokens + prompt) - prompt
+            ),
+        )
+
+    def add(self, ticket: Ticket, now: float) -> None:
+        """Behind the others of its class."""
+        ticket.queued_at = now
+        held = self._classes[ticket.priority]
+        held.waiting[ticket] = None
+        held.order.add(ticket)
+        held.count(ticket, +1)
+        self.requests += ticket.n
+        self.tokens += ticket.prompt_tokens
+        self._deadlines.set(ticket, ticket.due)
+
+    def remove(self, ticket: Ticket) -> bool:
+        """Take it out, wherever it stands; False when it does not wait here."""
+        held = self._classes[ticket.priority]
+        if ticket not in held.waiting:
+            return False
+        del held.waiting[ticket]
+        held.order.remove(ticket)
+        held.count(ticket, -1)
+        self.requests -= ticket.n
+        self.tokens -= ticket.prompt_tokens
+        self._deadlines.discard(ticket)
+        return True
+
+    def heads(self) -> list[Ticket]:
+        """Who may be dispatched next, in this order: a class that is due its floor share, then the
+        highest class. Inside a class it is the tenant's turn that was served least."""
+        heads: list[Ticket] = []
+        for priority, held in self._classes.items():
+            ticket = held.order.next()
+            if ticket is None:
+                continue
+            if not heads:
+                heads.append(ticket)
+            elif self._shares.due(priority, ticket.estimate.seconds):
+                return [ticket, heads[0]]
+        return heads
+
+    def served(self, ticket: Ticket, now: float) -> None:
+        """It was dispatched: charge its tenant and its class. It waits no more."""
+        seconds, held = ticket.estimate.seconds, self._classes[ticket.priority]
+        held.order.charge(ticket.tenant, seconds)
+        held.served.add(ticket.tenant, seconds, now)
+        self._shares.served(ticket.priority, seconds, self._waits)
+
+    def corrected(self, ticket: Ticket, seconds: float) -> None:
+        """A dispatched request cost that much more (less: negative) than it was charged."""
+        self._classes[ticket.priority].order.charge(ticket.tenant, seconds)
+
+    def _waits(self, priority: Priority) -> bool:
+        return bool(self._classes[priority].waiting)
+
+    def newest(self, priority: Priority) -> Iterator[Ticket]:
+        """One class, last come first: the order in which it is displaced."""
+        return reversed(self._classes[priority].waiting)
+
+    def past_deadline(self, now: float) -> list[Ticket]:
+        """Those whose client has given up by now, each told once; they still stand here."""
+        return self._deadlines.pop_due(now)
+
+    def waited(self, longest: float, now: float) -> list[Ticket]:
+        """Those that waited `longest` seconds or more; they still stand here."""
+        stale = []
+        for held in self._classes.values():
+            for ticket in held.waiting:
+                if (ticket.queued_at or 0.0) + longest > now:
+                    break
+                stale.append(ticket)
+        return stale
+
+    def next_expiry(self, longest: float) -> float | None:
+        """When the next ticket gives up, by its own deadline or after `longest` seconds."""
+        oldest = (held.oldest for held in self._classes.values())
+        instants = [queued_at + longest for queued_at in oldest if queued_at is not None]
+        if (deadline := self._deadlines.next_at()) is not None:
+            instants.append(deadline)
+        return min(instants, default=None)
+
+    def levels(self, now: float) -> tuple[QueueLevel, ...]:
+        """Every class, empty ones too."""
+        return tuple(
+            QueueLevel(
+                priority=priority,
+                requests=dict(held.requests),
+                tokens=held.work.tokens,
+                oldest_age=None if (oldest := held.oldest) is None else now - oldest,
+            )
+            for priority, held in self._classes.items()
+        )

@@ -1,0 +1,148 @@
+"""The refusals that do not come from the gate's arithmetic, each with its sentence."""
+
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.ticket import Ticket
+from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
+
+
+def draining() -> Refusal:
+    """New work while the sidecar is on its way out."""
+    return Refusal(Outcome.DRAINING, Reason.OPERATOR, "draining: no new requests are taken")
+
+
+def backend_down(detail: str = "the engine is not connected") -> Refusal:
+    """There is no engine, or it went away with the request in it."""
+    return Refusal(Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, f"backend down: {detail}")
+
+
+def unknown_model(model: str, known: list[str]) -> Refusal:
+    """Nobody serves that model here."""
+    message = f"model {model[:100]!r} is not served here; available: {', '.join(known)}"
+    return Refusal(Outcome.NOT_FOUND, Reason.UNKNOWN_MODEL, message, param="model")
+
+
+def displaced() -> Refusal:
+    """A sheddable request made room for a higher class."""
+    message = "evicted: a request of a higher class took its place in the queue"
+    return Refusal(Outcome.EVICTED, Reason.DISPLACED, message)
+
+
+def queue_timeout(ticket: Ticket, longest: float, now: float) -> Refusal:
+    """It waited as long as anything may."""
+    waited = 0.0 if ticket.queued_at is None else now - ticket.queued_at
+    return Refusal(
+        Outcome.EXPIRED,
+        Reason.QUEUE_TIMEOUT,
+        f"expired: waited {waited:.2f} s; limit queue_wait is {longest:g} s",
+        measured=waited,
+        limit=longest,
+        limit_name="queue_wait",
+    )
+
+
+def deadline_in_queue(ticket: Ticket, now: float) -> Refusal:
+    """The client gave up while the request waited; it was never sent to the engine."""
+    return _late(ticket, now, Outcome.EXPIRED, Reason.DEADLINE_IN_QUEUE, "in the queue")
+
+
+def deadline_in_decode(ticket: Ticket, now: float) -> Refusal:
+    """The client gave up while the engine had the request."""
+    return _late(ticket, now, Outcome.DEADLINE, Reason.DEADLINE_IN_DECODE, "in the engine")
+
+
+def _late(ticket: Ticket, now: float, outcome: Outcome, reason: Reason, where: str) -> Refusal:
+    spent = now - ticket.arrived
+    allowed = spent if (due := ticket.due) is None else due - ticket.arrived
+    return Refusal(
+        outcome,
+        reason,
+        f"deadline: it passed {where}, {spent:.2f} s after arrival; allowed were {allowed:.2f} s",
+        measured=spent,
+        limit=allowed,
+        limit_name="deadline",
+    )
+
+
+def cancelled(outcome: Outcome, reason: Reason) -> Refusal:
+    """A door or an operator ended it."""
+    return Refusal(outcome, reason, f"{outcome}: ended early ({reason})")
+
+
+def fault() -> Refusal:
+    """A defect of ours; the log has the traceback."""
+    return Refusal(Outcome.INTERNAL, Reason.BUG, "internal error; the log has the details")
+
+
+def by_engine(finish: FinishReason, detail: str, ticket: Ticket, now: float) -> Refusal:
+    """The engine ended it, other than by finishing: `finish` says how, `detail` why."""
+    match finish:
+        case FinishReason.DEADLINE:
+            return deadline_in_decode(ticket, now)
+        case FinishReason.REFUSED:
+            message = f"the engine refused the request: {detail}"
+            return Refusal(Outcome.INVALID, Reason.ENGINE_REFUSED, message)
+        case FinishReason.CANCELLED:
+            return backend_down("the engine gave the request up")
+        case _:
+            return Refusal(Outcome.INTERNAL, Reason.BUG, f"engine error: {detail}")
+
+
+_OVER = {
+    Reason.NEVER_FITS_SLOTS: "n: {measured:.10g} choices asked for",
+    Reason.NEVER_FITS_CONTEXT: "max_tokens: {measured:.10g} tokens asked for",
+    Reason.NEVER_FITS_KV: "request: {measured:.10g} KV blocks needed",
+    Reason.NEVER_FITS_QUEUE: "request: larger than the whole queue ({measured:.10g})",
+    Reason.QUEUE_REQUESTS: "overloaded: {measured:.10g} requests would wait",
+    Reason.QUEUE_TOKENS: "overloaded: {measured:.10g} prompt tokens would wait",
+    Reason.KV_PRESSURE: "overloaded: {measured:.4g} of the KV memory is taken",
+    Reason.BROWN_OUT: "overloaded: this class of requests is held back ({measured:.4g})",
+    Reason.RETRY_BUDGET: "retry: it would cost {measured:.4g} engine-seconds",
+}
+
+
+def over(
+    outcome: Outcome,
+    reason: Reason,
+    measured: float,
+    limit: float,
+    name: str,
+    param: str | None = None,
+) -> Refusal:
+    """Something was measured that a limit does not allow."""
+    what = _OVER[reason].format(measured=measured)
+    return Refusal(
+        outcome,
+        reason,
+        f"{what}; limit {name} is {limit:.10g}",
+        measured=measured,
+        limit=limit,
+        limit_name=str(name),
+        param=param,
+    )
+
+
+def too_slow(needed: float, left: float) -> Refusal:
+    """Not even an idle engine makes it in time."""
+    message = f"deadline: {left:.3f} s are left; this request takes at least {needed:.3f} s"
+    return Refusal(
+        Outcome.INFEASIBLE,
+        Reason.DEADLINE_ON_ARRIVAL,
+        message,
+        measured=needed,
+        limit=left,
+        limit_name="deadline",
+    )
+
+
+def long_wait(wait: float, limit: float, *, by_deadline: bool, binding: str) -> Refusal:
+    """It would wait longer than its target or its caller's deadline allows."""
+    name = "deadline" if by_deadline else "wait_threshold"
+    message = f"overloaded: the wait would be {wait:.2f} s (mostly {binding}); {name} allows"
+    return Refusal(
+        Outcome.OVERLOAD,
+        Reason.PREDICTED_WAIT,
+        f"{message} {limit:.2f} s",
+        measured=wait,
+        limit=limit,
+        limit_name=name,
+    )

@@ -1,0 +1,98 @@
+"""Retries, from recognising one to telling its client when the next may come."""
+
+import math
+import random
+from dataclasses import replace
+
+from surgetank.admission.api import Ask
+from surgetank.admission.attempts import RETRIED, Attempts, Failure
+from surgetank.admission.hints import Hints
+from surgetank.admission.laws import Laws
+from surgetank.admission.limits import Limit, Limits
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.retry_budget import RetryBudget
+from surgetank.admission.ticket import Ticket
+from surgetank.admission.wait import Wait
+from surgetank.telemetry.recorder import Recorder
+from surgetank.telemetry.vocabulary import Lane, Outcome
+
+FINGERPRINT = "fingerprint"
+
+
+class Retries:
+    """Keeps what failed, the budget and the slots in step with each other."""
+
+    def __init__(
+        self,
+        *,
+        rng: random.Random,
+        recorder: Recorder,
+        limits: Limits,
+        laws: Laws,
+        budget: RetryBudget,
+    ) -> None:
+        self._recorder = recorder
+        self._limits = limits
+        self._laws = laws
+        self._budget = budget
+        self._attempts = Attempts(rng.randbytes(32))
+        self._hints = Hints(rng)
+
+    def recognise(self, ticket: Ticket, ask: Ask, now: float) -> None:
+        """Its body is known: whether it comes back from a failure, said so or not."""
+        ticket.fingerprint = self._attempts.fingerprint(
+            ticket.tenant, ticket.model, ask.prompt, ask.sampling, ask.n
+        )
+        returned = self._attempts.returned(ticket.fingerprint, now)
+        held = self._budget.release(ticket.fingerprint, now)
+        if returned is not None:
+            self._recorder.retry_returned(taken=returned.taken, obeyed=returned.obeyed)
+            ticket.promised = held and bool(returned.obeyed)
+        if ticket.lane is Lane.FIRST and returned is not None:
+            ticket.attempt = returned.failure.attempt + 1
+            ticket.detected_by = FINGERPRINT
+            ticket.lane = Lane.RETRY
+            self._recorder.moved(Lane.FIRST, Lane.RETRY)
+        self._recorder.retry_arrival(attempt=ticket.attempt, detected_by=ticket.detected_by)
+
+    def unrecognised(self, ticket: Ticket) -> None:
+        """It ended before its body was known: its headers' word is all there is."""
+        self._recorder.retry_arrival(attempt=ticket.attempt, detected_by=ticket.detected_by)
+
+    def admitted(self, ticket: Ticket, now: float, *, paid: bool) -> None:
+        """A first attempt earns for the retries to come; a retry pays, unless it was free."""
+        cost = ticket.estimate.seconds
+        self._budget.mean_cost = self._laws.mean_cost
+        if ticket.lane is Lane.FIRST:
+            share = self._limits.get(Limit.RETRY_SHARE)
+            self._budget.deposit(ticket.tenant, share * cost, now)
+        elif paid:
+            self._budget.withdraw(ticket.tenant, cost, now)
+
+    def advise(self, refusal: Refusal, ticket: Ticket, wait: Wait | None, now: float) -> Refusal:
+        """The refusal with its hint; what was advised is remembered and held for the client."""
+        if refusal.outcome is Outcome.RETRY_BUDGET:
+            self._recorder.retry_denied(refusal.limit_name)
+        advised = self._hints.advise(
+            refusal.outcome,
+            now=now,
+            wait=0.0 if wait is None else wait.seconds,
+            spacing=self._spacing(ticket),
+            deadline=ticket.deadline,
+        )
+        if advised is not None:
+            self._recorder.advised(advised)
+        if ticket.fingerprint and refusal.outcome in RETRIED:
+            self._attempts.failed(ticket.fingerprint, Failure(now, ticket.attempt, advised))
+            if advised is not None:
+                slot = now + advised
+                self._budget.hold(ticket.fingerprint, ticket.estimate.seconds, slot, now)
+        return replace(refusal, retry_after=advised)
+
+    def _spacing(self, ticket: Ticket) -> float:
+        """C / (beta * mu)."""
+        share = self._limits.get(Limit.RETRY_SHARE)
+        rates = self._laws.engine.rates
+        cost = ticket.estimate.seconds or self._laws.mean_cost
+        drain = 1.0 if rates is None else rates.drain
+        return cost / (share * drain) if share else math.inf

@@ -1,0 +1,149 @@
+"""What the desk looks like at one moment, and the gauges that are read from it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from surgetank.admission.flow import Flow
+from surgetank.admission.laws import LawsView
+from surgetank.admission.limits import Limit, LimitView
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.queue import QueueLevel
+from surgetank.admission.ticket import Ticket
+from surgetank.telemetry.registry import Registry, Sample
+from surgetank.telemetry.steprecord import StepRecord
+
+BACKEND = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that is over, kept for a while for `status` and `explain`."""
+
+    ticket: Ticket
+    refusal: Refusal | None  # None when it was served
+
+
+@dataclass(frozen=True, slots=True)
+class DeskSnapshot:
+    """The desk at `at` (monotonic seconds). None stands for what cannot be known."""
+
+    at: float
+    model: str | None  # None while the engine is not there
+    draining: bool
+    in_flight: int  # requests received and not ended
+    queue: tuple[QueueLevel, ...]
+    dispatched: int  # requests in the engine
+    dispatched_seqs: int
+    kv_blocks_reserved: int
+    kv_blocks: int | None
+    drain_rate: float  # choices per second
+    stalled_for: float | None  # seconds without a step while the engine has work; None = down
+    last_step: StepRecord | None
+    laws: LawsView
+    flow: Flow
+    tpot_target: float  # seconds
+    retry_budget: float  # engine-seconds
+    limits: tuple[LimitView, ...]
+    limit_usage: dict[str, float]
+    ignored_headers: dict[tuple[str, str], int]  # by header and problem
+
+    @property
+    def backend_up(self) -> bool:
+        """Whether the engine is connected."""
+        return self.model is not None
+
+    @property
+    def ledger_drift(self) -> int | None:
+        """Sequences that we count in the engine less those that it reported; None before it did."""
+        step = self.last_step
+        return None if step is None else self.dispatched_seqs - sum(step.running + step.waiting)
+
+    def view(self, name: Limit) -> LimitView:
+        """One limit as it stands."""
+        return next(view for view in self.limits if view.name is name)
+
+    @property
+    def queue_requests(self) -> int:
+        """Waiting requests of all classes; one of n choices counts n."""
+        return sum(sum(level.requests.values()) for level in self.queue)
+
+    @property
+    def queue_tokens(self) -> int:
+        """Prompt tokens of everything that waits."""
+        return sum(level.tokens for level in self.queue)
+
+    @property
+    def queue_oldest_age(self) -> float | None:
+        """Seconds; None when nothing waits."""
+        ages = (level.oldest_age for level in self.queue)
+        return max((age for age in ages if age is not None), default=None)
+
+
+_PLAIN: dict[str, Callable[[DeskSnapshot], float | None]] = {
+    "wait_threshold_seconds": lambda desk: desk.laws.threshold,
+    "queue_threshold_requests": lambda desk: desk.laws.queue_bound,
+    "request_cost_seconds": lambda desk: desk.laws.mean_cost,
+    "drain_rate": lambda desk: desk.laws.drain,
+    "step_model_fitted": lambda desk: desk.laws.fitted,
+    "step_model_error_ratio": lambda desk: desk.laws.error if desk.laws.fitted else None,
+    "retry_budget_seconds": lambda desk: desk.retry_budget,
+    "brownout_level": lambda desk: desk.view(Limit.BROWNOUT_LEVEL).current,
+    "ledger_drift": lambda desk: desk.ledger_drift,
+}
+
+
+def register_gauges(registry: Registry, read: Callable[[], DeskSnapshot]) -> None:
+    """Let the registry read the desk's gauges; `read` is called on the scraper's thread."""
+
+    def oldest_age() -> Iterator[Sample]:
+        for level in read().queue:
+            if level.oldest_age is not None:
+                yield {"priority": level.priority.label}, level.oldest_age
+
+    def limit() -> Iterator[Sample]:
+        for view in read().limits:
+            yield {"limit": view.name, "bound": "current"}, view.current
+            yield {"limit": view.name, "bound": "min"}, view.minimum
+            yield {"limit": view.name, "bound": "max"}, view.maximum
+
+    def limit_override() -> Iterator[Sample]:
+        for view in read().limits:
+            yield {"limit": view.name}, view.override is not None
+
+    def limit_usage() -> Iterator[Sample]:
+        for name, used in read().limit_usage.items():
+            yield {"limit": name}, used
+
+    def predicted_wait() -> Iterator[Sample]:
+        if (wait := read().laws.wait) is not None:
+            yield {"term": "slot"}, wait.slot
+            yield {"term": "prefill"}, wait.prefill
+            yield {"term": "age"}, wait.age
+            yield {"term": "total"}, wait.seconds
+
+    def known(value: Callable[[DeskSnapshot], float | None]) -> Callable[[], Iterator[Sample]]:
+        """A gauge without labels; nothing where nothing is known."""
+
+        def read_one() -> Iterator[Sample]:
+            if (number := value(read())) is not None:
+                yield {}, number
+
+        return read_one
+
+    def backend_up() -> Iterator[Sample]:
+        yield {"backend": BACKEND}, read().backend_up
+
+    def backend_age() -> Iterator[Sample]:
+        desk = read()
+        if desk.last_step is not None and desk.stalled_for is not None:
+            yield {"backend": BACKEND}, desk.stalled_for
+
+    registry.source("queue_oldest_age_seconds", oldest_age)
+    registry.source("predicted_wait_seconds", predicted_wait)
+    for name, value in _PLAIN.items():
+        registry.source(name, known(value))
+    registry.source("limit", limit)
+    registry.source("limit_override", limit_override)
+    registry.source("limit_usage", limit_usage)
+    registry.source("backend_up", backend_up)
+    registry.source("backend_metrics_age_seconds", backend_age)
