@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.family import Counter
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +37,22 @@ _decoder = msgspec.json.Decoder(Entry)
 class Journal:
     """Appends entries; keeps the newest `keep` in memory, those of an earlier run included."""
 
-    def __init__(self, clock: Clock, path: Path | None, keep: int = 1000) -> None:
+    def __init__(
+        self, clock: Clock, path: Path | None, *, keep: int = 1000, failures: Counter | None = None
+    ) -> None:
         self._clock = clock
         self._path = path
         self._ring: deque[Entry] = deque(maxlen=keep)
         self._file_works = True
-        self.failures = 0  # entries that the file did not get
+        self._failures = failures or Counter()  # entries that the file did not get
         self.unreadable = 0  # lines of the file that are no entries (a torn write)
         if path is not None:
             self._reopen(path)
+
+    @property
+    def failures(self) -> int:
+        """Entries that the file did not get."""
+        return int(self._failures.value)
 
     def write(
         self,
@@ -86,7 +94,7 @@ class Journal:
                 if written != len(line):
                     raise OSError(f"only {written} of {len(line)} bytes were written")
         except OSError as error:
-            self.failures += 1
+            self._failures.value += 1
             self._file_failed(path, error)
         else:
             if not self._file_works:
@@ -106,11 +114,10 @@ class Journal:
                 return
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - 512 * (self._ring.maxlen or 0)))
-                tail = file.read()
-                started_at = file.tell() - len(tail)
+                begin = file.seek(max(0, size - 512 * (self._ring.maxlen or 0)))
+                tail = file.read(size - begin)
             lines = tail.split(b"\n")
-            for line in lines[1 if started_at else 0 :]:
+            for line in lines[1 if begin else 0 :]:
                 self._read_back(line)
             if lines[-1]:
                 self._append(path, b"\n")

@@ -7,22 +7,29 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 Leaf = tuple[str, FieldInfo]  # dotted key and field
 _UNIONS = (Union, types.UnionType)
-_WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path"}
+_WORDS = {
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    str: "text",
+    SecretStr: "text",
+    Path: "path",
+}
 
 PREAMBLE = """# Configuration reference
 
 Generated from the models by `surgetank docs config`; a test keeps it current.
 
 A setting comes from, later ones winning: its default, the TOML file given by `--config`, the
-environment as `SURGETANK_SECTION__KEY`, and `--set section.key=value` or a flag. A value that
-is not allowed stops the start with exit code 2 and one sentence.
-"""
+environment as `SURGETANK_SECTION__KEY`, and `--set section.key=value` or a flag. In the last two
+`none` unsets what may be unset. A value that is not allowed stops the start with exit code 2 and
+one sentence."""
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[Leaf]:
@@ -49,14 +56,14 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 def allowed(field: FieldInfo) -> str:
     """The allowed values in words: "whole number, 1 to 4096"."""
-    kinds = [_kind(member) for member in members(field.annotation)]
+    kinds = members(field.annotation)
+    words = " or ".join(_kind(kind) for kind in kinds if kind is not type(None))
     bounds = _bounds(field)
-    return " or ".join(kinds) + (f", {bounds}" if bounds else "")
+    said = f"{words}, {bounds}" if bounds else words
+    return f"{said}; or none" if type(None) in kinds else said
 
 
 def _kind(annotation: Any) -> str:
-    if annotation is type(None):
-        return "unset"
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(annotation))
     if get_origin(annotation) in (list, tuple):
@@ -83,9 +90,9 @@ def _bounds(field: FieldInfo) -> str:
             case annotated_types.Lt(lt=value):
                 high = f"and below {value}"
             case annotated_types.MinLen(min_length=value):
-                other.append(f"at least {value} long")
+                other.append("not empty" if value == 1 else f"length at least {value}")
             case annotated_types.MaxLen(max_length=value):
-                other.append(f"at most {value} long")
+                other.append(f"length at most {value}")
             case _ if pattern := getattr(rule, "pattern", None):
                 other.append(f"matching {pattern}")
     return ", ".join(filter(None, [_range(low, low_open, high), *other]))
@@ -122,11 +129,16 @@ def _row(key: str, field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True, validated_data={})
+    factory: Any = field.default_factory
+    if factory is not None:  # depends on the machine: say how, so that the page is the same on all
+        return str(factory.__doc__ or "computed").strip().splitlines()[0]
+    value = field.default
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
     if value is PydanticUndefined:
         return "(required)"
     if value is None:
-        return "unset"
+        return "none"
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, bool):

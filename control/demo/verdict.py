@@ -8,6 +8,7 @@ from surgetank.control.demo.load import Sample
 
 WINDOW = 5.0  # seconds of arrivals judged together
 RECOVERED = 0.9  # share of the success ratio before the stall that counts as recovered
+HEALTHY = 0.5  # success ratio before the stall below which there is nothing to go back to
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ def recovery(episode: Episode, before: float, step: float = 0.5) -> float | None
     """Seconds from the stall's end to the first call after which every window succeeds as before.
 
     A window is WINDOW seconds of arrivals; it is good at RECOVERED of the share before the stall.
-    None when the last window of the run is still bad.
+    None when the last window of the run is still bad, or when the run was not HEALTHY before.
     """
+    if before < HEALTHY:
+        return None
     last = episode.duration - WINDOW
     at, since = episode.stall_end, None
     while at <= last:

@@ -37,6 +37,10 @@ def test_no_recovery_when_the_last_window_is_still_bad() -> None:
     assert recovery(episode(bad_until=60), before=1.0) is None
 
 
+def test_what_was_sick_before_the_stall_cannot_recover() -> None:
+    assert recovery(episode(bad_until=33), before=0.4) is None
+
+
 def test_a_relapse_counts_as_not_yet_recovered() -> None:
     healthy = episode(bad_until=28)
     relapsed = Episode(

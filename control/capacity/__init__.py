@@ -1,0 +1,1 @@
+"""Capacity planning: what a model needs on a device, and what fits, by closed formulas."""

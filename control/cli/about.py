@@ -1,0 +1,49 @@
+"""`surgetank version` and `surgetank docs`: the product about itself."""
+
+import platform
+from pathlib import Path
+
+import click
+
+from surgetank import __version__
+from surgetank.control.cli.output import FAILED, emit_json, fail, json_option
+
+
+@click.command()
+@json_option
+def version(as_json: bool) -> None:
+    """The installed version."""
+    if as_json:
+        emit_json({"version": __version__, "python": platform.python_version()})
+    else:
+        click.echo(f"surgetank {__version__} (Python {platform.python_version()})")
+
+
+@click.group()
+def docs() -> None:
+    """Pages that are generated from the code."""
+
+
+@docs.command()
+@click.option("--out", type=click.Path(path_type=Path), help="Write to this file.")
+@click.option("--check", is_flag=True, help="Fail when the file is not current.")
+@json_option
+def config(out: Path | None, check: bool, as_json: bool) -> None:
+    """The configuration reference, as Markdown."""
+    from surgetank.control.config import Config
+    from surgetank.control.reference import markdown
+
+    page = markdown(Config)
+    if out is None:
+        emit_json({"markdown": page}) if as_json else click.echo(page, nl=False)
+        return
+    current = out.exists() and out.read_text("utf-8") == page
+    if check and not current:
+        again = f"surgetank docs config --out {out}"
+        fail(as_json, FAILED, "stale", f"{out} is not current; run: {again}")
+    if not current:
+        out.write_text(page, "utf-8")
+    if as_json:
+        emit_json({"file": str(out), "changed": not current})
+    else:
+        click.echo(f"{out}: {'current' if current else 'written'}")

@@ -1,0 +1,87 @@
+"""The whole configuration: each part's own settings, side by side. Importable without torch."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from surgetank.admission.doors.grpc.config import GrpcConfig
+from surgetank.admission.doors.http.config import HttpConfig
+from surgetank.admission.gate import GateConfig
+from surgetank.engine.config import EngineConfig
+from surgetank.telemetry.slo import SloTargets
+
+
+class AdminConfig(BaseModel):
+    """Where the admin API listens, and who may use it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Set a token before this is more than loopback.",
+    )
+    port: int = Field(
+        default=8402, ge=0, le=65535, description="Port to listen on; 0 takes any free one."
+    )
+    token: SecretStr = Field(
+        default=SecretStr(""),
+        description="Bearer token that every call must carry; empty: none is asked for.",
+    )
+
+
+class ControlConfig(BaseModel):
+    """The control loop, the journal, and how the service ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    period: float = Field(
+        default=0.25, ge=0.01, le=10, description="Seconds between two passes of the control loop."
+    )
+    drain_timeout: float = Field(
+        default=30.0,
+        ge=0,
+        le=3600,
+        description="Seconds that requests in flight have to complete when the service stops.",
+    )
+    journal: str = Field(
+        default="~/.local/state/surgetank/journal.jsonl",
+        description="File of every change (JSON lines, append-only); empty: in memory only.",
+    )
+
+    def journal_path(self) -> Path | None:
+        """The journal's file with ~ resolved; None without one."""
+        return Path(self.journal).expanduser() if self.journal else None
+
+
+class LogConfig(BaseModel):
+    """What is logged, on standard error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least severe level that is written."
+    )
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="auto: text on a terminal, else JSON."
+    )
+
+    def as_json(self) -> bool | None:
+        """For logs.configure(): None leaves the choice to where the logs go."""
+        return None if self.format == "auto" else self.format == "json"
+
+
+class Config(BaseModel):
+    """Everything that can be configured, by section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    gate: GateConfig = Field(default_factory=GateConfig)
+    slo: SloTargets = Field(default_factory=SloTargets)
+    http: HttpConfig = Field(default_factory=HttpConfig)
+    grpc: GrpcConfig = Field(default_factory=GrpcConfig)
+    admin: AdminConfig = Field(default_factory=AdminConfig)
+    control: ControlConfig = Field(default_factory=ControlConfig)
+    log: LogConfig = Field(default_factory=LogConfig)

@@ -1,0 +1,142 @@
+"""The retry storm: the engine stops for some seconds, with and without the gate in front of it."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from surgetank.control.demo.load import Callers, Sample, Shape, arrivals, closed_loop, open_loop
+from surgetank.control.demo.service import Service, running
+from surgetank.control.demo.verdict import Episode, Verdict, judge
+from surgetank.telemetry.clock import Clock
+
+Say = Callable[[str], None]
+UNPROTECTED, PROTECTED = "unprotected", "protected"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The script. Times in seconds, the load as a share of the capacity measured first."""
+
+    seed: int = 1
+    load: float = 0.85
+    probe: float = 12.0  # closed loop that measures capacity
+    warm_up: float = 4.0  # not judged
+    steady: float = 12.0
+    stall: float = 8.0
+    after: float = 45.0
+    shape: Shape = field(default_factory=Shape)
+
+    @property
+    def stall_start(self) -> float:
+        """When the engine is stopped, counted from the first call."""
+        return self.warm_up + self.steady
+
+    @property
+    def duration(self) -> float:
+        """How long calls are started."""
+        return self.stall_start + self.stall + self.after
+
+
+@dataclass(frozen=True)
+class Result:
+    """Both runs, and what they were measured with."""
+
+    capacity: float  # calls per second, closed loop
+    offered: float  # calls per second
+    episodes: dict[str, Episode]
+    verdicts: dict[str, Verdict]
+
+
+async def _stall(engine_pid: int, plan: Plan, say: Say) -> None:
+    await asyncio.sleep(plan.stall_start)
+    say(f"the engine (process {engine_pid}) is stopped for {plan.stall:.0f} s")
+    os.kill(engine_pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(plan.stall)
+    finally:
+        os.kill(engine_pid, signal.SIGCONT)
+    say("the engine goes on")
+
+
+async def _narrate(name: str, samples: list[Sample], plan: Plan, say: Say) -> None:
+    every = 5
+    for at in range(every, int(plan.duration) + 1, every):
+        await asyncio.sleep(every)
+        ended = [sample.ok for sample in samples if at - every <= sample.ended < at]
+        answered, failed = sum(ended), len(ended) - sum(ended)
+        say(f"{name:<12}{at:>4} s {answered / every:5.1f} answered/s, {failed} failed")
+
+
+async def _episode(
+    name: str, service: Service, plan: Plan, rate: float, clock: Clock, say: Say
+) -> Episode:
+    samples: list[Sample] = []
+    callers = Callers(service.openai_url, plan.shape, random.Random(plan.seed), clock)
+    times = arrivals(rate, plan.duration, random.Random(plan.seed))  # the same in both runs
+    narrator = asyncio.create_task(_narrate(name, samples, plan, say))
+    try:
+        await asyncio.gather(
+            open_loop(callers, times, clock, samples.append),
+            _stall(service.engine()["pid"], plan, say),
+        )
+    finally:
+        narrator.cancel()
+        await callers.close()
+    return Episode(
+        samples=tuple(sorted(samples, key=lambda sample: sample.started)),
+        stall_start=plan.stall_start,
+        stall_end=plan.stall_start + plan.stall,
+        duration=plan.duration,
+    )
+
+
+async def _capacity(service: Service, plan: Plan, clock: Clock, say: Say) -> float:
+    width = int(service.engine()["max_num_seqs"])
+    say(f"capacity: {width} callers that never pause, for {plan.probe:.0f} s")
+    patient = Shape(plan.shape.prompt_words, plan.shape.max_tokens, timeout=120.0)
+    callers = Callers(service.openai_url, patient, random.Random(plan.seed), clock)
+    try:
+        return await closed_loop(callers, width, plan.probe, clock)
+    finally:
+        await callers.close()
+
+
+async def run_storm(plan: Plan, settings: list[str], clock: Clock, say: Say) -> Result:
+    """Measure capacity, then send the same traffic into the same stall, gate open and shut.
+
+    Raises ServiceError when the product does not come up.
+    """
+    episodes: dict[str, Episode] = {}
+    say("starting the product with its gate wide open")
+    async with running([*settings, "gate.enforce=false"]) as service:
+        capacity = await _capacity(service, plan, clock, say)
+        offered = plan.load * capacity
+        say(f"capacity {capacity:.1f} calls/s; {offered:.1f} calls/s are offered from now on")
+        episodes[UNPROTECTED] = await _episode(UNPROTECTED, service, plan, offered, clock, say)
+    say("starting the product as it ships")
+    async with running(settings) as service:
+        episodes[PROTECTED] = await _episode(PROTECTED, service, plan, offered, clock, say)
+    verdicts = {name: judge(episode, plan.warm_up) for name, episode in episodes.items()}
+    return Result(capacity, offered, episodes, verdicts)
+
+
+def as_document(result: Result, plan: Plan) -> dict[str, Any]:
+    """The figures of a run, for documents and machines."""
+    return {
+        "plan": asdict(plan),
+        "capacity_calls_per_second": result.capacity,
+        "offered_calls_per_second": result.offered,
+        "verdicts": {name: asdict(verdict) for name, verdict in result.verdicts.items()},
+    }
+
+
+def write_json(result: Result, plan: Plan, path: Path) -> None:
+    """Keep the figures in a file; OSError when it can't be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(as_document(result, plan), indent=2) + "\n")

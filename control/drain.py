@@ -1,0 +1,60 @@
+"""Draining: new requests are refused, those in flight complete; for a while or for good."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from surgetank.control.journal import Journal
+from surgetank.telemetry.clock import Clock
+
+WHAT = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Who drains, why, and until when (monotonic; None: until it is ended)."""
+
+    who: str
+    why: str
+    until: float | None
+
+
+class Drain:
+    """Holds the one switch; `turn` does what it says to desk and doors."""
+
+    def __init__(self, clock: Clock, journal: Journal, turn: Callable[[bool], None]) -> None:
+        self._clock = clock
+        self._journal = journal
+        self._turn = turn
+        self.hold: Hold | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether new requests are refused as draining."""
+        return self.hold is not None
+
+    def begin(self, who: str, why: str, ttl: float | None, cause: str = "operator") -> None:
+        """Refuse new requests. Asked again, the newer reason and time hold."""
+        until = None if ttl is None else self._clock.monotonic() + ttl
+        before, self.hold = self.active, Hold(who, why, until)
+        self._turn(True)
+        self._note(who, why, before, True, ttl, cause)
+
+    def end(self, who: str, why: str, cause: str = "operator") -> None:
+        """Take requests again; nothing happens when they are taken already."""
+        if self.hold is None:
+            return
+        self.hold = None
+        self._turn(False)
+        self._note(who, why, True, False, None, cause)
+
+    def expire(self, now: float) -> None:
+        """End it when its time is over."""
+        if self.hold is not None and self.hold.until is not None and self.hold.until <= now:
+            self.end(self.hold.who, f"expired: {self.hold.why}", cause="expiry")
+
+    def _note(
+        self, who: str, why: str, before: bool, after: bool, ttl: float | None, cause: str
+    ) -> None:
+        self._journal.write(
+            who=who, why=why, what=WHAT, before=before, after=after, ttl=ttl, cause=cause
+        )

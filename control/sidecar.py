@@ -1,0 +1,228 @@
+"""The sidecar process: puts doors, desk, backend, control loop and admin API together, and ends.
+
+clients -> HTTP and gRPC doors -> desk (gate, queue) -> backend -> engine process
+operators -> admin API -> actions -> limits, drain, journal      control loop -> limits
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import sys
+
+import uvloop
+
+from surgetank.admission.desk import FrontDesk
+from surgetank.admission.doors.grpc.server import GrpcDoor
+from surgetank.admission.doors.http.routes import Health
+from surgetank.admission.doors.http.server import HttpServer
+from surgetank.control.actions import Actions
+from surgetank.control.api import create_app
+from surgetank.control.child import PARENT_VARIABLE
+from surgetank.control.config import Config
+from surgetank.control.drain import Drain
+from surgetank.control.journal import Entry, Journal
+from surgetank.control.listeners import AdminListener, ListenError, named
+from surgetank.control.loop import OURSELVES, ControlLoop
+from surgetank.control.policies.table import POLICIES
+from surgetank.control.views import ControlOut, StatusOut, status_out
+from surgetank.engine.backends.embedded import EmbeddedBackend
+from surgetank.telemetry.clock import Clock, SystemClock
+from surgetank.telemetry.exporter import Exporter
+from surgetank.telemetry.metricspec import Process
+from surgetank.telemetry.recorder import Recorder
+from surgetank.telemetry.registry import Registry
+
+logger = logging.getLogger(__name__)
+LOOK_UP = 1.0  # seconds between two looks at the parent
+FLUSH = 5.0  # seconds for clients to read the last bytes of what is complete
+LAST_WORDS = 1.0  # seconds for what is cut off to tell its clients so
+
+
+class Sidecar:
+    """Every part of the process, wired. start() and stop() once each, on one event loop."""
+
+    def __init__(self, config: Config, clock: Clock, rng: random.Random) -> None:
+        self._config = config
+        self._clock = clock
+        self._born = clock.monotonic()
+        registry = Registry(Process.SIDECAR, config.slo)
+        self._exporter = Exporter(registry, clock)
+        self._recorder = Recorder(registry)
+        self._backend = EmbeddedBackend(config.engine.socket, clock, rng)
+        self._desk = FrontDesk(
+            backend=self._backend,
+            recorder=self._recorder,
+            clock=clock,
+            rng=rng,
+            call_later=asyncio.get_running_loop().call_later,
+            config=config.gate,
+        )
+        self._backend.watch(self._desk)
+        self._http = HttpServer(
+            config.http,
+            self._desk,
+            health=self._health,
+            metrics=self._metrics,
+            clock=clock,
+            rng=rng,
+        )
+        self._grpc = GrpcDoor(config.grpc, self._desk, clock)
+        self._journal = Journal(
+            clock,
+            config.control.journal_path(),
+            failures=registry.counter("journal_write_failures_total").at(),
+        )
+        self._policy_errors = registry.counter("control_policy_errors_total").at()
+        self._drain = Drain(clock, self._journal, self._turn_drain)
+        self.actions = Actions(clock, self._desk.limits, self._journal, self._drain)
+        self._loop = ControlLoop(
+            clock=clock,
+            config=config.gate,
+            policies=POLICIES,
+            limits=self._desk.limits,
+            journal=self._journal,
+            drain=self._drain,
+            read=self._desk.snapshot,
+            apply=self._backend.apply,
+            policy_errors=self._policy_errors,
+        )
+        self._admin = AdminListener(create_app(self, config.admin.token.get_secret_value()))
+        self._control: asyncio.Task[None] | None = None
+        self.listeners: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Listen everywhere, then look for the engine. Raises ListenError."""
+        http, grpc, admin = self._config.http, self._config.grpc, self._config.admin
+        with named("http", http.host, http.port):
+            await self._http.start()
+        with named("grpc", grpc.host, grpc.port):
+            grpc_port = await self._grpc.start()
+        with named("admin", admin.host, admin.port):
+            admin_port = await self._admin.start(admin.host, admin.port)
+        self.listeners = {
+            "http": f"http://{_in_url(http.host)}:{self._http.port}",
+            "grpc": f"{_in_url(grpc.host)}:{grpc_port}",
+            "admin": f"http://{_in_url(admin.host)}:{admin_port}",
+        }
+        self._backend.start()
+        self._control = asyncio.create_task(self._loop.run(self._config.control.period))
+
+    async def drain(self, why: str, within: float) -> None:
+        """Refuse new requests and let the others finish, for up to `within` seconds."""
+        self._drain.begin(OURSELVES, why, None, cause="process")
+        done = asyncio.Event()
+        self._desk.drain(done.set)
+        try:
+            async with asyncio.timeout(within):
+                await done.wait()
+        except TimeoutError:
+            logger.warning("not drained within %g s; the rest is cut off", within)
+            return
+        with contextlib.suppress(TimeoutError):  # new arrivals may keep a door busy for ever
+            async with asyncio.timeout(FLUSH):
+                await self._http.wait_idle()
+
+    async def stop(self) -> None:
+        """End whatever is left, as draining, and close everything that start() opened."""
+        self._desk.draining = True
+        self._desk.end_all()
+        await self._grpc.stop(LAST_WORDS)
+        await self._http.stop()
+        if self._control is not None:
+            self._control.cancel()
+            await asyncio.wait([self._control])
+        await self._admin.stop()
+        await self._backend.aclose()
+
+    def status(self) -> StatusOut:
+        """For the admin API: the service at this moment."""
+        return status_out(
+            desk=self._desk.snapshot(),
+            totals=self._recorder.totals(),
+            card=self._backend.card,
+            drain=self._drain,
+            control=ControlOut(
+                ticks=self._loop.ticks,
+                policy_errors=int(self._policy_errors.value),
+                journal_failures=self._journal.failures,
+            ),
+            listeners=self.listeners,
+            uptime=self._clock.monotonic() - self._born,
+        )
+
+    def entries(self, last: int) -> list[Entry]:
+        """For the admin API: the journal's newest entries."""
+        return self._journal.recent(last)
+
+    def _metrics(self, accept: str) -> tuple[bytes, str]:
+        content_type, body = self._exporter.render(accept)
+        return body, content_type
+
+    def _health(self) -> Health:
+        if self._drain.active:
+            return Health(live=True, ready=False, detail="draining")
+        if self._backend.card is None:
+            return Health(live=True, ready=False, detail="the engine is not there")
+        return Health(live=True, ready=self._desk.ready())
+
+    def _turn_drain(self, on: bool) -> None:
+        if on:
+            self._desk.drain()
+            self._http.drain()
+        else:
+            self._desk.undrain()
+            self._http.undrain()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def serve(config: Config) -> int:
+    """Run a sidecar in this process's main thread; returns its exit code.
+
+    0 after SIGTERM, SIGINT or the parent's end, drained; 1 when a second signal cut that short;
+    2 for an address that cannot be had. Says where it listens in one line of JSON on stdout.
+    """
+    try:
+        return uvloop.run(_serve(config))
+    except ListenError as error:
+        sys.stderr.write(f"surgetank sidecar: {error}\n")
+        return 2
+
+
+async def _serve(config: Config) -> int:
+    first, second = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: (second if first.is_set() else first).set())
+    sidecar = Sidecar(config, SystemClock(), random.Random())
+    try:
+        await sidecar.start()
+        sys.stdout.write(json.dumps({"listeners": sidecar.listeners}) + "\n")
+        sys.stdout.flush()
+        why = await _reason_to_stop(first)
+        logger.info("stopping: %s", why)
+        draining = asyncio.create_task(sidecar.drain(why, config.control.drain_timeout))
+        hurry = asyncio.create_task(second.wait())
+        await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        draining.cancel()
+        hurry.cancel()
+        return 1 if second.is_set() else 0
+    finally:
+        await sidecar.stop()
+
+
+async def _reason_to_stop(signalled: asyncio.Event) -> str:
+    """Returns as soon as there is a reason."""
+    parent = os.environ.get(PARENT_VARIABLE)
+    while parent is None or os.getppid() == int(parent):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if parent is None else LOOK_UP):
+                await signalled.wait()
+                return "a signal"
+    return "the process that started this one is gone"

@@ -1,0 +1,68 @@
+"""What control steers, in virtual time: a desk with a played engine, loop and actions."""
+
+from collections.abc import Mapping
+
+from tests.admission.rig import Rig
+
+from surgetank.admission.gate import GateConfig
+from surgetank.control.actions import Actions
+from surgetank.control.drain import Drain
+from surgetank.control.journal import Entry, Journal
+from surgetank.control.loop import ControlLoop
+from surgetank.control.policies.policy import Policy
+from surgetank.control.policies.table import POLICIES
+from surgetank.control.views import ControlOut, StatusOut, status_out
+from surgetank.engine.api import Settings
+from surgetank.telemetry.family import Counter
+
+
+class PlayedService:
+    """What the admin API shows and acts upon; `told` is what the engine was told."""
+
+    def __init__(
+        self, config: GateConfig | None = None, policies: Mapping[str, Policy] = POLICIES
+    ) -> None:
+        config = config or GateConfig()
+        self.rig = Rig(config)
+        self.clock = self.rig.clock
+        self.limits = self.rig.desk.limits
+        self.journal = Journal(self.clock, None)
+        self.turns: list[bool] = []
+        self.drain = Drain(self.clock, self.journal, self.turns.append)
+        self.actions = Actions(self.clock, self.limits, self.journal, self.drain)
+        self.told: list[Settings] = []
+        self.policy_errors = Counter()
+        self.loop = ControlLoop(
+            clock=self.clock,
+            config=config,
+            policies=policies,
+            limits=self.limits,
+            journal=self.journal,
+            drain=self.drain,
+            read=self.rig.desk.snapshot,
+            apply=self.told.append,
+            policy_errors=self.policy_errors,
+        )
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, then tick."""
+        self.rig.timer.advance(seconds)
+        self.loop.tick()
+
+    def status(self) -> StatusOut:
+        return status_out(
+            desk=self.rig.desk.snapshot(),
+            totals=self.rig.recorder.totals(),
+            card=self.rig.backend.card,
+            drain=self.drain,
+            control=ControlOut(
+                ticks=self.loop.ticks,
+                policy_errors=int(self.policy_errors.value),
+                journal_failures=self.journal.failures,
+            ),
+            listeners={"http": "http://127.0.0.1:8400"},
+            uptime=1.0,
+        )
+
+    def entries(self, last: int) -> list[Entry]:
+        return self.journal.recent(last)

@@ -1,0 +1,157 @@
+"""The command line over a running admin API: tables, JSON, exit codes."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.control.service import PlayedService
+
+from surgetank import __version__
+from surgetank.control.api import create_app
+from surgetank.control.cli import main
+from surgetank.control.listeners import AdminListener
+
+Ask = Callable[..., Result]
+
+
+@pytest.fixture
+def service() -> PlayedService:
+    return PlayedService()
+
+
+@pytest.fixture
+def url(service: PlayedService) -> Iterator[str]:
+    """The admin API of a played service, served from a thread."""
+    bound: list[int] = []
+    up, stop = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        listener = AdminListener(create_app(service))
+        bound.append(await listener.start("127.0.0.1", 0))
+        up.set()
+        await stop.wait()
+        await listener.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert up.wait(10)
+    yield f"http://127.0.0.1:{bound[0]}"
+    loops[0].call_soon_threadsafe(stop.set)
+    thread.join(10)
+
+
+@pytest.fixture
+def ask(url: str, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Run a command; everything on one line, as scripts see it."""
+    monkeypatch.setenv("SURGETANK_URL", url)
+    return lambda *arguments: CliRunner().invoke(main, arguments)
+
+
+def as_json(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_status_for_people_and_for_scripts(service: PlayedService, ask: Ask) -> None:
+    service.rig.send()
+    table = ask("status")
+    assert table.exit_code == 0
+    lines = [line.split() for line in table.stdout.splitlines()]
+    assert ["state", "ready"] in lines
+    assert ["in", "flight", "1", "(0", "queued)"] in lines
+    assert as_json(ask("status", "--json"))["requests"]["received"] == 1
+
+
+def test_an_override_is_set_shown_and_ended(service: PlayedService, ask: Ask) -> None:
+    change = ("limits", "set", "queue_requests", "50", "--why", "burst", "--who", "ada")
+    said = ask(*change, "--ttl", "10m", "--dry-run")
+    assert said.stdout == "would change queue_requests: 256 -> 50 for 10 min\n"
+    assert ask(*change, "--ttl", "90").stdout == "queue_requests: 256 -> 50 for 90 s\n"
+    shown = ask("limits", "show").stdout
+    assert "ada: burst (90 s left, then 256)" in shown
+    limits = as_json(ask("limits", "show", "--json"))["limits"]
+    assert limits[0]["override"]["who"] == "ada"
+    assert "override queue_requests" in ask("status").stdout
+    done = ask("limits", "clear", "queue_requests", "--why", "over", "--who", "bob")
+    assert done.stdout == "queue_requests: 50 -> 256\n"
+    entries = as_json(ask("journal", "--json"))["entries"]
+    assert [(entry["who"], entry["why"]) for entry in entries] == [
+        ("ada", "burst"),
+        ("bob", "over"),
+    ]
+    assert "50 -> 256" in ask("journal").stdout
+
+
+def test_drain_and_undrain(service: PlayedService, ask: Ask) -> None:
+    assert ask("drain", "--why", "deploy").stdout == "draining: no -> yes\n"
+    assert as_json(ask("undrain", "--why", "done", "--json"))["after"] is False
+    assert service.turns == [True, False]
+
+
+def test_who_is_the_login_name_unless_said(service: PlayedService, ask: Ask) -> None:
+    import getpass
+
+    ask("drain", "--why", "deploy")
+    assert service.journal.recent()[0].who == getpass.getuser()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("limits", "set", "nothing", "1", "--ttl", "1m", "--why", "x"), "no limit 'nothing'"),
+        (("limits", "set", "max_n", "0", "--ttl", "1m", "--why", "x"), "allowed: 1 to 128"),
+        (("limits", "set", "max_n", "2", "--why", "x"), "Missing option '--ttl'"),
+        (("limits", "set", "max_n", "2", "--ttl", "1m"), "Missing option '--why'"),
+        (("limits", "set", "max_n", "2", "--ttl", "soon", "--why", "x"), "allowed: 90, 90s, 10m"),
+        (("limits", "set", "max_n", "2", "--ttl", "0", "--why", "x"), "allowed: 90, 90s, 10m"),
+        (("limits", "set", "max_n", "nan", "--ttl", "1m", "--why", "x"), "value: "),
+        (("drain",), "Missing option '--why'"),
+        (("nonsense",), "No such command"),
+    ],
+)
+def test_wrong_usage_ends_with_2(ask: Ask, arguments: tuple[str, ...], says: str) -> None:
+    result = ask(*arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_error_is_json_on_stdout_when_json_was_asked_for(ask: Ask) -> None:
+    result = ask("limits", "set", "max_n", "0", "--ttl", "1m", "--why", "x", "--json")
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "invalid"
+    assert error["message"].startswith("max_n: 0 choices")
+    assert result.stderr == ""
+
+
+def test_no_service_ends_with_3() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    result = CliRunner().invoke(main, ["status", "--url", f"http://127.0.0.1:{port}"])
+    assert result.exit_code == 3
+    assert f"no admin API at http://127.0.0.1:{port}" in result.stderr
+    answer = CliRunner().invoke(main, ["status", "--json", "--url", f"http://127.0.0.1:{port}"])
+    assert answer.exit_code == 3
+    assert json.loads(answer.stdout)["error"]["code"] == "unreachable"
+
+
+def test_an_address_that_is_none_ends_with_3() -> None:
+    assert CliRunner().invoke(main, ["status", "--url", "not-an-address"]).exit_code == 3
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(main, ["version"]).stdout.startswith(f"surgetank {__version__} ")
+    assert as_json(CliRunner().invoke(main, ["version", "--json"]))["version"] == __version__
+
+
+def test_help_documents_the_exit_codes() -> None:
+    text = CliRunner().invoke(main, ["--help"]).stdout
+    assert "0 done, 1 failed, 2 wrong usage or configuration, 3 service unreachable" in text
