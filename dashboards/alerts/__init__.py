@@ -1,0 +1,1 @@
+"""Alert rules by what they watch, and who hears of them."""

@@ -1,0 +1,178 @@
+"""Alerts on the engine: gone, stalled, slow, short of memory, or badly scheduled."""
+
+from surgetank.dashboards.backends import EMBEDDED
+from surgetank.dashboards.objectives import OBJECTIVES, TPOT_SECONDS
+from surgetank.dashboards.promql import no, ratio
+from surgetank.dashboards.recordings import now
+from surgetank.dashboards.rules import Alert, Group
+
+_DECODING = ("decode", "mixed")  # steps that somebody's next token waits for
+
+_p99 = now.quantile(0.99, "compute_step_seconds", "instance", window="5m", kind=_DECODING)
+_usual = now.quantile(0.99, "compute_step_seconds", "instance", window="1h", kind=_DECODING)
+_steps = now.events("compute_step_seconds", "instance", window="5m", kind=_DECODING)
+_wasted = ratio(
+    now.rate("batch_preempted_tokens_total", "instance"),
+    now.rate("batch_scheduled_tokens_total", "instance"),
+)
+_lost_to_memory = now.increase("request_failures_total", "instance", reason="out_of_memory")
+_preemptions = now.increase("batch_preemptions_total", "instance")
+_late = " or ".join(
+    f'instance_slo:bad_events:ratio5m{{slo="{slo}"}} > {1 - OBJECTIVES[slo]:g}'
+    for slo in ("ttft", "tpot")
+)
+
+
+def _verdict(*names: str) -> str:
+    return f'sum by (instance) (instance_verdict:share:ratio2m{{verdict=~"{"|".join(names)}"}})'
+
+
+BACKEND = Group(
+    "surgetank_backend",
+    (
+        Alert(
+            name="BackendDown",
+            expr=f"{now.gauge('min', 'backend_up', 'instance', 'backend')} == 0",
+            wait="15s",
+            severity="critical",
+            summary="{{ $labels.instance }} has no engine: {{ $labels.backend }} is not connected.",
+            description="Every request is refused at once until the engine is back.",
+        ),
+        Alert(
+            name="EngineStalled",
+            expr=(
+                now.gauge(
+                    "max", "backend_metrics_age_seconds", "instance", "backend", backend=EMBEDDED
+                )
+                + " > 10"
+            ),
+            wait="10s",
+            severity="critical",
+            summary="The engine of {{ $labels.instance }} has work and does not step.",
+            description=(
+                "No step for {{ $value | humanizeDuration }}. Everything in flight waits; clients "
+                "will time out and retry."
+            ),
+        ),
+        Alert(
+            name="BackendStale",
+            expr=(
+                now.gauge(
+                    "max",
+                    "backend_metrics_age_seconds",
+                    "instance",
+                    "backend",
+                    backend=no(EMBEDDED),
+                )
+                + " > 15"
+            ),
+            wait="30s",
+            severity="warning",
+            summary="{{ $labels.instance }} knows nothing new of {{ $labels.backend }}.",
+            description=(
+                "Its metrics are {{ $value | humanizeDuration }} old. The gate steers by its own "
+                "ledger meanwhile, which does not see other clients of that engine."
+            ),
+        ),
+        Alert(
+            name="LedgerDrift",
+            expr=f"max by (instance) (abs(avg_over_time({now.select('ledger_drift')}[2m]))) > 2",
+            wait="1m",
+            severity="warning",
+            summary="{{ $labels.instance }} and its engine disagree about what runs.",
+            description=(
+                "They differ by {{ $value | humanize }} sequences on average. Either a sequence "
+                "was lost on the way, or somebody else uses that engine."
+            ),
+        ),
+    ),
+)
+
+STEPS = Group(
+    "surgetank_steps",
+    (
+        Alert(
+            name="StepTimeSpike",
+            expr=(
+                f"{_p99} > 3 * {_usual}\nand {_p99} > {TPOT_SECONDS:g}\nand {_steps} * 300 >= 100"
+            ),
+            wait="1m",
+            severity="critical",
+            summary="Steps of {{ $labels.instance }} take three times as long as usual.",
+            description=(
+                "The slowest hundredth took {{ $value | humanizeDuration }} or more: everyone in "
+                "flight waits that long for a token. Look at the tokens per step."
+            ),
+        ),
+        Alert(
+            name="PreemptionThrash",
+            expr=f"{_wasted} > 0.1\nand {_preemptions} >= 5",
+            wait="2m",
+            severity="warning",
+            summary="{{ $labels.instance }} computes the same tokens again and again.",
+            description=(
+                "{{ $value | humanizePercentage }} of the computed tokens were thrown away by "
+                "preemption: more was let in than the KV pool can hold."
+            ),
+        ),
+        Alert(
+            name="OutOfMemory",
+            expr=f"{_lost_to_memory} > 0",
+            wait="0s",
+            severity="critical",
+            summary="{{ $labels.instance }} ran out of memory.",
+            description="{{ $value | humanize }} requests ended for want of memory in two minutes.",
+        ),
+    ),
+)
+
+LIMITED = Group(
+    "surgetank_limited",
+    (
+        Alert(
+            name="ComputeLimited",
+            expr=f"{_verdict('compute')} > 0.7\nand on (instance) ({_late})",
+            wait="5m",
+            severity="warning",
+            summary="{{ $labels.instance }} needs more compute: it is full, and clients feel it.",
+            description=(
+                "{{ $value | humanizePercentage }} of the slots are filled while others wait, and "
+                "targets are missed. Nothing is set wrongly; there is more work than device."
+            ),
+        ),
+        Alert(
+            name="MemoryLimited",
+            expr=f"{_verdict('memory')} > 0.2",
+            wait="3m",
+            severity="warning",
+            summary="KV memory holds back {{ $labels.instance }}: work waits, slots are empty.",
+            description=(
+                "{{ $value | humanizePercentage }} of the slots stand empty for want of KV blocks."
+            ),
+        ),
+        Alert(
+            name="SchedulingLimited",
+            expr=f"{_verdict('scheduler', 'dispatch')} > 0.3",
+            wait="3m",
+            severity="warning",
+            labels={"cause": "empty_slots"},
+            summary="{{ $labels.instance }} does not fill its batch although work waits.",
+            description=(
+                "{{ $value | humanizePercentage }} of the slots stand empty, and neither memory "
+                "nor a limit is why. The device idles while clients wait."
+            ),
+        ),
+        Alert(
+            name="SchedulingLimited",
+            expr=f"{_verdict('token_budget')} > 0.3",
+            wait="3m",
+            severity="warning",
+            labels={"cause": "token_budget"},
+            summary="The token budget of {{ $labels.instance }} is too small for its steps.",
+            description=(
+                "{{ $value | humanizePercentage }} of the slots wait for tokens of the step's "
+                "budget, and steps end long before they must. A larger budget costs nothing."
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Grafana boards, one file each; shared rows have files of their own."""

@@ -1,0 +1,132 @@
+"""Step times, where the step loop's time goes, and whether the engine lives."""
+
+from surgetank.dashboards.objectives import TPOT_SECONDS
+from surgetank.dashboards.panels import Board, Kind, Panel, Row, here, q, quantiles
+from surgetank.dashboards.promql import ratio
+
+_buckets = here.select("compute_step_seconds", "_bucket")
+
+_STEPS = Row(
+    "Steps",
+    (
+        Panel(
+            title="Step time",
+            means="One turn of the step loop without its idle time.",
+            do="Above the line everyone in flight waits too long for a token: StepTimeSpike.",
+            queries=tuple(quantiles("compute_step_seconds")),
+            unit="s",
+            bad=TPOT_SECONDS,
+        ),
+        Panel(
+            title="Step time by kind (p99)",
+            means="decode writes, prefill reads, mixed does both.",
+            do="mixed far above decode: too many prompt tokens are put into one step.",
+            queries=tuple(quantiles("compute_step_seconds", "kind", of=(0.99,))),
+            unit="s",
+            bad=TPOT_SECONDS,
+        ),
+        Panel(
+            title="Step times, all of them",
+            means="How many steps took how long. Two bands are two kinds of work.",
+            do="A band that climbs: batches grow, or contexts do.",
+            queries=(q(f"sum by (le) (increase({_buckets}[$__rate_interval]))", "{{le}}"),),
+            unit="s",
+            kind=Kind.HEATMAP,
+        ),
+        Panel(
+            title="Steps per second",
+            means="By what they worked on.",
+            do="Zero with work in the engine: EngineStalled.",
+            queries=(q(here.rate("batch_steps_total", "kind"), "{{kind}}"),),
+            unit="ops",
+            stacked=True,
+        ),
+    ),
+)
+
+_LOOP = Row(
+    "Step loop",
+    (
+        Panel(
+            title="Where the loop's time goes",
+            means="Exclusive stages that sum to wall time; forward is the device.",
+            do="idle with a queue: dispatch. admit, schedule or postprocess large: our own cost.",
+            queries=(
+                q(
+                    here.rate("compute_loop_seconds_total", "instance", "stage"),
+                    "{{stage}} {{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            stacked=True,
+        ),
+        Panel(
+            title="Share of busy time in the forward pass",
+            means="What the device gets of the time in which there is work.",
+            do="Below 85 %: the loop around the model is too slow.",
+            queries=(
+                q(
+                    ratio(
+                        here.rate("compute_loop_seconds_total", "instance", stage="forward"),
+                        here.rate(
+                            "compute_loop_seconds_total",
+                            "instance",
+                            stage=("admit", "schedule", "forward", "postprocess"),
+                        ),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            lowest=0,
+            highest=1,
+        ),
+    ),
+)
+
+_ENGINE = Row(
+    "Engine",
+    (
+        Panel(
+            title="Connected",
+            means="1 while the engine answers its sidecar.",
+            do="0: the alert BackendDown.",
+            queries=(
+                q(
+                    here.gauge("min", "backend_up", "instance", "backend"),
+                    "{{backend}} {{instance}}",
+                ),
+            ),
+            unit="short",
+            kind=Kind.STAT,
+            texts=((0, "down", "red"), (1, "up", "green")),
+        ),
+        Panel(
+            title="Ledger drift",
+            means="Sequences that the gate believes in the engine, less those that it reports.",
+            do="Off zero for minutes: the alert LedgerDrift.",
+            queries=(q(here.gauge("avg", "ledger_drift", "instance"), "{{instance}}"),),
+            unit="short",
+        ),
+        Panel(
+            title="Time since it last told us anything",
+            means="Embedded: without a step while it has work. Remote: age of its metrics.",
+            do="Embedded above 10 s: EngineStalled. Remote above 15 s: BackendStale.",
+            queries=(
+                q(
+                    here.gauge("max", "backend_metrics_age_seconds", "instance", "backend"),
+                    "{{backend}} {{instance}}",
+                ),
+            ),
+            unit="s",
+            bad=10,
+        ),
+    ),
+)
+
+COMPUTE = Board(
+    "surgetank-compute",
+    "Surgetank / Compute",
+    "Step times, where the loop's time goes, and whether the engine lives.",
+    (_STEPS, _LOOP, _ENGINE),
+)

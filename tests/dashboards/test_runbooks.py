@@ -1,0 +1,83 @@
+"""Each alert has its runbook, and each command that a runbook gives exists, with those options."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from surgetank.admission.limits import SPECS, Limit
+from surgetank.control.cli import main
+from surgetank.dashboards.alerts.table import ALERTS
+
+FOLDER = Path(__file__).parents[2] / "dashboards" / "runbooks"
+BOOKS = sorted(FOLDER.glob("*.md"))
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every line in a runbook's shell blocks."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+def test_every_alert_has_a_runbook_and_no_runbook_is_orphaned() -> None:
+    assert {path.stem for path in BOOKS} == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_runbook_has_its_four_sections(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text.startswith(f"# {path.stem}\n")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+    parts = re.split(r"^## .*\n", text, flags=re.MULTILINE)[1:]
+    assert all(part.strip() for part in parts)
+    assert commands(parts[SECTIONS.index("Diagnosis")])
+    assert commands(parts[SECTIONS.index("Mitigation")])
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_commands_exist_with_their_options(path: Path) -> None:
+    for words in commands(path.read_text("utf-8")):
+        assert words[0] == "surgetank", " ".join(words)
+        parse(main, words[1:], " ".join(words))
+
+
+def parse(command: click.Command, words: list[str], whole: str) -> None:
+    """Let click read the words as it would, without running the command."""
+    try:
+        context = command.make_context(None, list(words), resilient_parsing=False)
+    except click.UsageError as error:
+        pytest.fail(f"{whole}: {error.format_message()}")
+    if isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, found, rest = command.resolve_command(context, rest)
+        assert found is not None, whole
+        parse(found, rest, whole)
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_limits_are_set_to_what_they_may_be(path: Path) -> None:
+    for words in commands(path.read_text("utf-8")):
+        if words[1:3] == ["limits", "set"]:
+            spec = SPECS[Limit(words[3])]
+            assert spec.minimum <= float(words[4]) <= spec.maximum, " ".join(words)
+        if words[1:3] == ["limits", "clear"]:
+            assert Limit(words[3])
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_what_acts_says_why_and_ends_by_itself(path: Path) -> None:
+    acting = [words for words in commands(path.read_text("utf-8")) if acts(words)]
+    for words in acting:
+        assert "--why" in words, " ".join(words)
+        assert "--ttl" in words or words[2] == "clear" or words[1] == "undrain", " ".join(words)
+
+
+def acts(words: list[str]) -> bool:
+    """Whether a command changes how the service works."""
+    return words[1] in ("drain", "undrain") or words[1:3] in (
+        ["limits", "set"],
+        ["limits", "clear"],
+    )
