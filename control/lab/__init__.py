@@ -1,0 +1,1 @@
+"""The lab: the production gate against simulated engines and clients, in virtual time."""

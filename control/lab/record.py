@@ -1,0 +1,109 @@
+"""What the simulated engine says of itself: its model card, and one record per step."""
+
+from dataclasses import dataclass
+
+from surgetank.control.lab.batch import Batch, Step
+from surgetank.control.lab.steptime import EngineSpec
+from surgetank.engine.api import ModelCard
+from surgetank.telemetry.steprecord import StepRecord
+from surgetank.telemetry.vocabulary import Priority, SlotState
+
+MODEL = "simulated"
+
+
+@dataclass(slots=True)
+class Made:
+    """One step of a run of equal ones: where they differ."""
+
+    at: float  # when it ended
+    took: float
+    idle: float  # nothing to do, before it
+    context: int
+    kv: tuple[int, int, int]  # blocks: used, cached, free
+    kv_stored: int  # tokens
+    number: int = 0
+
+
+def card_of(spec: EngineSpec) -> ModelCard:
+    """The card of an engine of that size; it has no tokenizer, because it has no words."""
+    return ModelCard(
+        name=MODEL,
+        context_length=spec.context_length,
+        vocab_size=2**31,
+        eos_token_ids=(),
+        tokenizer="",
+        chat_template="",
+        bos_token="",
+        eos_token="",
+        add_bos=False,
+        architecture=MODEL,
+        parameters=0,
+        dtype=MODEL,
+        device=MODEL,
+        kv_block_size=spec.block_size,
+        kv_blocks=spec.kv_blocks,
+        kv_bytes_per_token=0,
+        max_num_seqs=spec.max_num_seqs,
+        max_batch_tokens=spec.max_batch_tokens,
+        engine_version=MODEL,
+        pid=0,
+    )
+
+
+def record_of(batch: Batch, step: Step, made: Made, slots: dict[SlotState, int]) -> StepRecord:
+    """A step's record, from the batch as it stands after the step."""
+    used, cached, free = made.kv
+    return StepRecord(
+        step=made.number,
+        at=made.at,
+        drain=0.0,
+        schedule=0.0,
+        forward=made.took,
+        sample=0.0,
+        emit=0.0,
+        idle=made.idle,
+        prefill_tokens=step.prefill,
+        decode_tokens=step.decode,
+        prefill_seqs=step.prefill_seqs,
+        decode_seqs=step.decode,
+        token_budget=step.budget,
+        slots_filled=slots[SlotState.FILLED],
+        slots_no_work=slots[SlotState.NO_WORK],
+        slots_blocked_kv=slots[SlotState.BLOCKED_KV],
+        slots_blocked_token_budget=slots[SlotState.BLOCKED_TOKEN_BUDGET],
+        slots_blocked_limit=slots[SlotState.BLOCKED_LIMIT],
+        slots_blocked_other=0,
+        waiting=_by_class(batch.waiting),
+        running=_by_class(batch.seated),
+        contended=step.contended,
+        kv_used=used,
+        kv_cached=cached,
+        kv_free=free,
+        kv_stored_tokens=made.kv_stored,
+        kv_resident_tokens=made.context,
+        prefix_hit_tokens=0,
+        prefix_miss_tokens=sum(seq.prompt for seq in step.started),
+        prefill_backlog=batch.backlog,
+        preempted_recompute=len(step.preempted),
+        preempted_tokens=step.preempted_tokens,
+        allocation_failures=len(step.preempted),
+    )
+
+
+def slots_of(batch: Batch, spec: EngineSpec, step: Step) -> dict[SlotState, int]:
+    """The step's slots by what they were, before its ended leave: engine/report.py's rule."""
+    filled = step.decode + step.prefill_seqs
+    held_back = len(batch.running) - filled
+    empty = max(0, spec.max_num_seqs - filled - held_back)
+    wanted = min(empty, sum(batch.waiting.values()))
+    states = dict.fromkeys(SlotState, 0)
+    states[SlotState.FILLED] = filled
+    states[SlotState.BLOCKED_TOKEN_BUDGET] = held_back
+    states[SlotState.NO_WORK] = empty - wanted
+    states[step.blocked_by] += wanted
+    return states
+
+
+def _by_class(counts: dict[Priority, int]) -> tuple[int, int, int, int]:
+    critical, default, batch, sheddable = (counts[priority] for priority in Priority)
+    return critical, default, batch, sheddable
