@@ -45,6 +45,12 @@ class ControlConfig(BaseModel):
         le=3600,
         description="Seconds that requests in flight have to complete when the service stops.",
     )
+    hung_after: float = Field(
+        default=60.0,
+        ge=1,
+        le=3600,
+        description="Seconds without a step, with work in the engine, before /health/live fails.",
+    )
     journal: str = Field(
         default="~/.local/state/surgetank/journal.jsonl",
         description="File of every change (JSON lines, append-only); empty: in memory only.",

@@ -24,6 +24,7 @@ from surgetank.control.api import create_app
 from surgetank.control.child import PARENT_VARIABLE
 from surgetank.control.config import Config
 from surgetank.control.drain import Drain
+from surgetank.control.health import judge
 from surgetank.control.journal import Entry, Journal
 from surgetank.control.listeners import AdminListener, ListenError, named
 from surgetank.control.loop import OURSELVES, ControlLoop
@@ -163,11 +164,7 @@ class Sidecar:
         return body, content_type
 
     def _health(self) -> Health:
-        if self._drain.active:
-            return Health(live=True, ready=False, detail="draining")
-        if self._backend.card is None:
-            return Health(live=True, ready=False, detail="the engine is not there")
-        return Health(live=True, ready=self._desk.ready())
+        return judge(self._desk.snapshot(), self._config.control.hung_after)
 
     def _turn_drain(self, on: bool) -> None:
         if on:

@@ -26,10 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Health:
-    """How the process is: `live` false asks for a restart, `ready` false for no new requests.
-
-    Being saturated is neither: a full queue is answered by refusals, not by a restart.
-    """
+    """How the process is: `live` false asks for a restart, `ready` false for no new requests."""
 
     live: bool
     ready: bool
