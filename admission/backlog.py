@@ -7,24 +7,30 @@ are read twice; therefore the count is held between 0 and the prompts that still
 token, which makes it exact again whenever that set is empty.
 """
 
+from surgetank.telemetry.vocabulary import Priority
+
 
 class PrefillBacklog:
     """Prompt tokens dispatched and unread. `tokens` never exceeds what awaits its first token."""
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._silent = 0  # whole prompts of those without a first token
+        self._silent = dict.fromkeys(Priority, 0)  # whole prompts without a first token
 
-    def dispatched(self, prompt: int) -> None:
+    def before(self, priority: Priority) -> int:
+        """Of the unread tokens, those that an engine which goes by class reads first."""
+        return min(self.tokens, sum(self._silent[each] for each in Priority if each <= priority))
+
+    def dispatched(self, priority: Priority, prompt: int) -> None:
         """A request went to the engine."""
         self.tokens += prompt
-        self._silent += prompt
+        self._silent[priority] += prompt
 
     def read(self, tokens: int) -> None:
         """A step read prompt tokens, or the prefix cache spared them."""
         self.tokens = max(0, self.tokens - tokens)
 
-    def settled(self, prompt: int) -> None:
+    def settled(self, priority: Priority, prompt: int) -> None:
         """A request got its first token, or left without one."""
-        self._silent -= prompt
-        self.tokens = min(self.tokens, self._silent)
+        self._silent[priority] -= prompt
+        self.tokens = min(self.tokens, sum(self._silent.values()))

@@ -23,6 +23,7 @@ from surgetank.admission.gate import Admission, Gate, GateConfig
 from surgetank.admission.kv import LOW_CLASSES
 from surgetank.admission.laws import Laws
 from surgetank.admission.limits import Limit, Limits
+from surgetank.admission.lint import lint, lint_engine
 from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
 from surgetank.admission.pace import Pace
 from surgetank.admission.permit import Ledger
@@ -61,7 +62,7 @@ class FrontDesk:
         aliases: Sequence[str] = ("default",),
         make_codec: Callable[[ModelCard], TextCodec] = TextCodec,
     ) -> None:
-        config = config or GateConfig()
+        self._config = config = config or GateConfig()
         self.recorder = recorder
         self.limits = Limits(config.base_limits())
         self.draining = False
@@ -112,6 +113,8 @@ class FrontDesk:
         self._on_drained: Callable[[], None] | None = None
         self._ended: deque[Ended] = deque(maxlen=KEEP_ENDED)
         self._ignored_headers: Counter[tuple[str, str]] = Counter()
+        for finding in lint(config, recorder.registry.targets):
+            log.warning("%s", finding)
         register_gauges(recorder.registry, self.snapshot)
 
     # For the doors (api.Desk).
@@ -260,6 +263,8 @@ class FrontDesk:
             codec = known.codec
         self._served = self._known = Served(card.name, card, codec)
         self._laws.engine_up(card)
+        for finding in lint_engine(self._config, card):
+            log.warning("%s", finding)
         self.recorder.allow_model(card.name)
         self.limits.set_maximum(Limit.IN_FLIGHT_SEQS, card.max_num_seqs, "engine")
         self.limits.set_maximum(Limit.MAX_NUM_SEQS, card.max_num_seqs, "engine")

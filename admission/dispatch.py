@@ -144,7 +144,11 @@ class Dispatcher:
             if self._gate.enforces_deadlines and (due := ticket.due) is not None and due <= now:
                 self._end(call, refusals.deadline_in_queue(ticket, now))
                 return True
-            if self._gate.has_room(ticket, card):
+            if self._gate.gives_way(ticket, now):
+                target = self._laws.target(ticket.priority)
+                self._end(call, refusals.target_missed(ticket, target, now))
+                return True
+            if self._gate.has_room(ticket, card, now):
                 self._dispatch(call, card, now)
                 return True
         return False

@@ -71,7 +71,7 @@ class EngineView:
             model=model,
             drain=math.exp(-self._slow),
             batch=max(1.0, self._batch),
-            chunk=max(1.0, self._chunk),
+            chunk=self.chunk,
             decoding=batch,
             resident=record.kv_resident_tokens,
             tpot=self._tpot or expected,
@@ -83,6 +83,11 @@ class EngineView:
         usual = expected * math.exp(self._slow)
         if seconds > STALL + 2.0 * usual:
             self.stalled += seconds - usual
+
+    @property
+    def chunk(self) -> float:
+        """Prompt tokens of a step that has prompts to read; before any step, what it may have."""
+        return max(1.0, self._chunk)
 
     def age(self, stalled_for: float | None) -> float:
         """Seconds of silence beyond what a full step may take: what a stall adds to every wait."""

@@ -1,12 +1,16 @@
 """Fair order among the tenants of one class: a virtual counter each, the lowest goes first.
 
-A tenant's counter is the engine-seconds it was served, over its weight. Work is charged when it is
-dispatched, by its estimate, and corrected when it ends (a request that stops early gets the rest
-back). A tenant that was idle starts at the lowest counter of those who wait, or at that of the last
-one served: idling earns no credit, and a debt is kept. So two tenants that both wait differ in
-service by at most two requests' cost at any time, however many requests either of them sends (the
-virtual token counter of Sheng et al., "Fairness in serving large language models", OSDI 2024, with
-engine-seconds for tokens).
+A tenant's counter is the engine-seconds it was served. Work is charged when it is dispatched, by
+its estimate, and corrected when it ends: a request that stops early gets the rest back. So two
+tenants that both wait differ in service by at most two requests' cost, however many either of them
+sends (the virtual token counter of Sheng et al., "Fairness in serving large language models", OSDI
+2024, with engine-seconds for tokens).
+
+A tenant that was idle goes on where it was, but not below the lowest counter of those who wait by
+more than CREDIT, nor above it by more than DEBT. Without the credit, whoever keeps a long queue has
+every turn in which the others' short queues, which the wait threshold keeps short, happen to be
+empty: nine tenants that asked for 1.5 times their share got .9 of it and a hog twice its own.
+Both add at most themselves to the difference between two tenants.
 """
 
 import heapq
@@ -15,6 +19,8 @@ from itertools import count
 
 from surgetank.admission.ticket import Ticket
 
+CREDIT = 0.5  # engine-seconds
+DEBT = 0.1
 _KEEP = 4096  # counters of idle tenants
 
 
@@ -36,6 +42,17 @@ class FairOrder:
     def waits(self, tenant: str) -> bool:
         """Whether one of them has a ticket here."""
         return tenant in self._lines
+
+    def turn(self, tenant: str, own: float, cost: float) -> float:
+        """Engine-seconds that are served before a newcomer of that cost, whose tenant has `own`
+        waiting: its own, and of each other tenant at most until the counters are level."""
+        self._drop_stale()
+        others = len(self._lines) - (tenant in self._lines)
+        if not self._heap:
+            return own
+        lowest = self._heap[0][0]
+        mine = self._counters[tenant] if tenant in self._lines else self._restart(tenant)
+        return own + others * max(0.0, mine + own + cost - lowest)
 
     def add(self, ticket: Ticket) -> None:
         """Behind its tenant's others."""
@@ -71,11 +88,15 @@ class FairOrder:
         self._forget()
 
     def _return_of(self, tenant: str) -> None:
-        self._drop_stale()
-        floor = self._heap[0][0] if self._heap else self._level
-        self._counters[tenant] = max(floor, self._counters.get(tenant, floor))
+        self._counters[tenant] = self._restart(tenant)
         self._counters.move_to_end(tenant)
         self._forget()
+
+    def _restart(self, tenant: str) -> float:
+        self._drop_stale()
+        lowest = self._heap[0][0] if self._heap else self._level
+        counter = self._counters.get(tenant, lowest)
+        return min(lowest + DEBT, max(lowest - CREDIT, counter))
 
     def _push(self, tenant: str) -> None:
         heapq.heappush(self._heap, (self._counters[tenant], next(self._order), tenant))

@@ -25,6 +25,8 @@ from surgetank.admission.wait import Wait
 from surgetank.engine.api import ModelCard
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
 
+_LOW_PLACES = 0.75  # of the queue, the most that batch and sheddable may fill
+
 
 class GateConfig(BaseModel):
     """What the gate starts with; each limit can be changed while it runs."""
@@ -119,16 +121,25 @@ class Gate:
         displaced = self._in_queue(ticket)
         if isinstance(displaced, Refusal):
             return displaced
-        paid = ticket.lane is Lane.RETRY and self._contended(ticket, card, wait)
+        paid = ticket.lane is Lane.RETRY and self._contended(ticket, card, now, wait)
         if paid and (refusal := self._unpaid(ticket, now)) is not None:
             return refusal
         return Admission(displaced, wait, paid)
 
-    def has_room(self, ticket: Ticket, card: ModelCard) -> bool:
+    def has_room(self, ticket: Ticket, card: ModelCard, now: float) -> bool:
         """Whether the ticket may go to the engine now."""
-        if self._enforce and not self._laws.prefill_free():
+        if self._enforce and not self._laws.prefill_free(ticket.priority):
             return False
-        return self._laws.slots_free(ticket, card)
+        return self._laws.slots_free(ticket, card, now)
+
+    def gives_way(self, ticket: Ticket, now: float) -> bool:
+        """The check at dequeue: what has missed its target gives way, where another that waits can
+        still meet it. Admission keeps waits below the target, so this is for what it could not
+        foresee; without it one stall makes everybody late, each because of the one before."""
+        if not self._enforce or not self._laws.missed(ticket, now):
+            return False
+        newest = next(self._queue.newest(ticket.priority))
+        return not self._laws.missed(newest, now)
 
     def _too_slow(self, ticket: Ticket, now: float) -> Refusal | None:
         left, least = ticket.time_left(now), self._laws.least(ticket)
@@ -179,10 +190,10 @@ class Gate:
             return None
         return refusals.long_wait(wait, left, by_deadline=True, binding="slot")
 
-    def _contended(self, ticket: Ticket, card: ModelCard, wait: Wait | None) -> bool:
+    def _contended(self, ticket: Ticket, card: ModelCard, now: float, wait: Wait | None) -> bool:
         """Whether somebody would have to wait for this retry: the budget rations contention, and a
         retry that finds an idle engine takes nothing from anybody."""
-        idle = not self._queue.requests and self.has_room(ticket, card)
+        idle = not self._queue.requests and self.has_room(ticket, card, now)
         return not idle or (wait is not None and wait.age > 0.0)
 
     def _unpaid(self, ticket: Ticket, now: float) -> Refusal | None:
@@ -197,20 +208,24 @@ class Gate:
         return refusals.over(outcome, reason, cost, balance, f"retry_budget_{short}")
 
     def _in_queue(self, ticket: Ticket) -> tuple[Ticket, ...] | Refusal:
-        """Whom the newcomer displaces, mostly nobody."""
+        """Whom the newcomer displaces, mostly nobody. Low classes leave a quarter of the places to
+        the others, whom they would otherwise keep out without waiting for anything themselves."""
         requests = self._queue.requests + ticket.n
         tokens = self._queue.tokens + ticket.prompt_tokens
-        over_requests = requests - self._limits.get(Limit.QUEUE_REQUESTS)
-        over_tokens = tokens - self._limits.get(Limit.QUEUE_TOKENS)
+        share = _LOW_PLACES if ticket.priority in LOW_CLASSES else 1.0
+        most_requests = math.ceil(share * self._limits.get(Limit.QUEUE_REQUESTS))
+        most_tokens = math.ceil(share * self._limits.get(Limit.QUEUE_TOKENS))
+        over_requests, over_tokens = requests - most_requests, tokens - most_tokens
         if over_requests <= 0 and over_tokens <= 0:
             return ()
         if displaced := self._displace(ticket, over_requests, over_tokens):
             return displaced
+        outcome = Outcome.OVERLOAD
         if over_requests > 0:
-            name, reason, measured = Limit.QUEUE_REQUESTS, Reason.QUEUE_REQUESTS, requests
-        else:
-            name, reason, measured = Limit.QUEUE_TOKENS, Reason.QUEUE_TOKENS, tokens
-        return refusals.over(Outcome.OVERLOAD, reason, measured, self._limits.get(name), name)
+            name, reason = Limit.QUEUE_REQUESTS, Reason.QUEUE_REQUESTS
+            return refusals.over(outcome, reason, requests, most_requests, name)
+        name, reason = Limit.QUEUE_TOKENS, Reason.QUEUE_TOKENS
+        return refusals.over(outcome, reason, tokens, most_tokens, name)
 
     def _displace(self, ticket: Ticket, requests: float, tokens: float) -> tuple[Ticket, ...]:
         """The newest sheddable requests whose leaving makes room; none unless they suffice."""

@@ -11,6 +11,7 @@ from surgetank.admission.backlog import PrefillBacklog
 from surgetank.admission.binding import largest_batch
 from surgetank.admission.cost import Estimate, engine_seconds
 from surgetank.admission.engine_view import EngineView, Rates
+from surgetank.admission.headroom import headroom
 from surgetank.admission.kv import LOW_CLASSES, Pressure, blocks_for
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limit, Limits
@@ -28,6 +29,7 @@ from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import Priority
 
 _WEIGHT = 0.05  # of the newest request in the means
+_COLD_HEADROOM = 0.25  # of the slots, left by low classes while rates are unknown
 _LEAST_SHARE = 0.01  # of the engine, where a class has no floor share: W stays finite
 
 
@@ -88,7 +90,10 @@ class Laws:
 
     def stepped(self, record: StepRecord, cached: int) -> None:
         """The engine reported a step, in which prompts began that it held `cached` tokens of."""
+        cold = self.engine.rates is None
         self.engine.stepped(record, waiting=self._queue.requests > 0)
+        if cold and self.engine.rates is not None:
+            self._queue.reprice(self._repriced)
         self.backlog.read(record.prefill_tokens + cached)
         self._kv_used = record.kv_used
 
@@ -100,7 +105,7 @@ class Laws:
     def dispatched(self, ticket: Ticket, card: ModelCard, now: float) -> Permit:
         """It goes to the engine: everything that it takes there."""
         self._queue.served(ticket, now)
-        self.backlog.dispatched(ticket.prompt_tokens)
+        self.backlog.dispatched(ticket.priority, ticket.prompt_tokens)
         estimate = ticket.estimate
         return self._ledger.take(
             ticket.n,
@@ -112,7 +117,7 @@ class Laws:
 
     def heard(self, ticket: Ticket) -> None:
         """Its first token came: its prompt is read, and its wait known."""
-        self.backlog.settled(ticket.prompt_tokens)
+        self.backlog.settled(ticket.priority, ticket.prompt_tokens)
         if ticket.forecast is None or ticket.first_token_at is None:
             return
         waited = ticket.first_token_at - ticket.arrived - ticket.estimate.prefill
@@ -124,7 +129,7 @@ class Laws:
     def left(self, ticket: Ticket, *, served: bool) -> None:
         """It left the engine; `served`: by itself, so that its length says something."""
         if ticket.first_token_at is None:
-            self.backlog.settled(ticket.prompt_tokens)
+            self.backlog.settled(ticket.priority, ticket.prompt_tokens)
         length = ticket.output_tokens / ticket.n
         if served:
             self._lengths.observe(ticket.tenant, ticket.door, ticket.max_tokens, round(length))
@@ -138,10 +143,7 @@ class Laws:
         expected = Expected(float(ticket.max_tokens), ticket.max_tokens)
         if self._config.dynamic and not exact:
             expected = self._lengths.expected(ticket.tenant, ticket.door, ticket.max_tokens)
-        seconds = self._cost(ticket, expected.mean)
-        rates = self.engine.rates
-        prefill = 0.0 if rates is None else _own_prefill(rates, ticket.prompt_tokens)
-        return Estimate(expected.mean, expected.high, seconds, prefill)
+        return self._priced(ticket, expected.mean, expected.high)
 
     def wait(
         self, ticket: Ticket, card: ModelCard, now: float, stalled_for: float | None
@@ -152,7 +154,7 @@ class Laws:
             return None
         line, floor = self._queue.line(ticket, now), max(_LEAST_SHARE, self._config.floor_share)
         slot = 0.0
-        if not (line.empty and self.slots_free(ticket, card)):
+        if not (line.empty and self.slots_free(ticket, card, now)):
             running = self._ledger.seconds / max(1, self._ledger.seqs)
             slot = line.seconds(rates.drain, floor, running)
         tokens = self.backlog.tokens + line.tokens(rates.drain, floor)
@@ -161,8 +163,18 @@ class Laws:
 
     def threshold(self, ticket: Ticket, now: float) -> Threshold:
         """How long it may wait: kappa * S."""
-        target = self._targets.ttft * self._config.patience(ticket.priority)
+        target = self.target(ticket.priority)
         return threshold(self._limits.get(Limit.KAPPA), target, self._slack(ticket, now))
+
+    def target(self, priority: Priority) -> float:
+        """A class's TTFT target, seconds."""
+        return self._targets.ttft * self._config.patience(priority)
+
+    def missed(self, ticket: Ticket, now: float) -> bool:
+        """Whether it cannot have its first token within its target any more."""
+        if self.engine.rates is None or not self._config.dynamic:
+            return False
+        return now - ticket.arrived + ticket.estimate.prefill > self.target(ticket.priority)
 
     def least(self, ticket: Ticket) -> float:
         """Seconds to its first token on an idle engine, at the least."""
@@ -171,13 +183,14 @@ class Laws:
             return self._pace.shortest_step
         return rates.model.t0 + rates.model.a * ticket.prompt_tokens
 
-    def slots_free(self, ticket: Ticket, card: ModelCard) -> bool:
+    def slots_free(self, ticket: Ticket, card: ModelCard, now: float) -> bool:
         """Whether slots and KV memory are there for it, by the limits and by the TPOT target."""
         get = self._limits.get
         most = min(get(Limit.IN_FLIGHT_SEQS), get(Limit.MAX_NUM_SEQS))
         share = get(Limit.KV_RESERVE)
         if self._config.dynamic:
             most = min(most, self._largest_batch(ticket))
+            most -= self._headroom(ticket.priority, most, now)
             if ticket.priority in LOW_CLASSES:
                 share = min(share, get(Limit.KV_RESERVE_LOW))
         return self._ledger.room(
@@ -187,10 +200,11 @@ class Laws:
             max_kv_blocks=share * card.kv_blocks,
         )
 
-    def prefill_free(self) -> bool:
-        """Whether the engine has less than a step's worth of prompts to read."""
-        rates = self.engine.rates
-        return rates is None or not self._config.dynamic or self.backlog.tokens < rates.chunk
+    def prefill_free(self, priority: Priority) -> bool:
+        """Whether the engine has less than a step's worth of prompts to read that go first."""
+        if not self._config.dynamic or not self.engine.fit.steps:
+            return True  # nobody tells what is read
+        return self.backlog.before(priority) < self.engine.chunk
 
     def kv_pressure(self, card: ModelCard) -> float | None:
         """The pool's use while it keeps the lower classes out; None while it does not."""
@@ -230,6 +244,15 @@ class Laws:
             tpot=None if rates is None else rates.tpot,
         )
 
+    def _priced(self, ticket: Ticket, output: float, reserve: int) -> Estimate:
+        rates = self.engine.rates
+        prefill = 0.0 if rates is None else _own_prefill(rates, ticket.prompt_tokens)
+        return Estimate(output, reserve, self._cost(ticket, output), prefill)
+
+    def _repriced(self, ticket: Ticket) -> Estimate:
+        """The step model is fitted: what was priced without it is not left so."""
+        return self._priced(ticket, ticket.estimate.output, ticket.estimate.reserve)
+
     def _cost(self, ticket: Ticket, output: float) -> float:
         rates = self.engine.rates
         if rates is None:
@@ -263,6 +286,12 @@ class Laws:
             output=max(1.0, output),
             least=self._config.least_batch,
         )
+
+    def _headroom(self, priority: Priority, slots: float, now: float) -> float:
+        rates = self.engine.rates
+        if rates is None:
+            return _COLD_HEADROOM * slots if priority in LOW_CLASSES else 0.0
+        return headroom(self._queue.above_rate(priority, now), rates.drain)
 
     def _kv_share(self, card: ModelCard) -> float:
         return max(self._ledger.kv_blocks, self._kv_used) / card.kv_blocks

@@ -6,14 +6,14 @@ overtake, Q + lambda*t = mu*t at its turn (the busy period of a priority queue):
 
     t = Q / (mu - lambda)
 
-Higher classes: all their work, lambda_h as served lately; what they leave, mu - lambda_h, is never
-less than the class's floor share. Its own class, where T tenants take turns, has two bounds. By
-turns: until its tenant is served its waiting work w and the newcomer's c, each tenant is served at
-most as much, T*(w + c) - c in all. By work: all P that waits, while the other tenants go on at
-lambda_p, or at their fair share if that is less. Hence
+Higher classes: all their work A, lambda_h as served lately; what they leave, mu - lambda_h, is
+never less than the class's floor share. Its own class, where T tenants take turns, has two bounds.
+By turns: what its own tenant has waiting, and of each other one as much as levels the counters, R
+in all (fair.py). By work: all P that waits, while the other tenants go on at lambda_p, or at their
+fair share if that is less. Hence
 
     left = max(floor*mu, mu - lambda_h)
-    t = min((A + T*(w+c) - c) / left, (A + P) / max(left/T, left - lambda_p))
+    t = min((A + R) / left, (A + P) / max(left/T, left - lambda_p))
 
 So a hog's queue is nobody else's wait, and a low class is told how long the high ones keep it.
 """
@@ -38,7 +38,7 @@ class Line:
     peers: Work  # P: of its own class
     peers_rate: float  # lambda_p
     tenants: int  # T, its own included
-    turns: Work  # T*(w + c) - c
+    turns: float  # R, engine-seconds
 
     @property
     def empty(self) -> bool:
@@ -50,12 +50,14 @@ class Line:
         left = self._left(drain, floor)
         alone = max(left / self.tenants, left - self.peers_rate)
         first = self.above.seconds + running
-        return min((first + self.turns.seconds) / left, (first + self.peers.seconds) / alone)
+        return min((first + self.turns) / left, (first + self.peers.seconds) / alone)
 
     def tokens(self, drain: float, floor: float) -> float:
         """Prompt tokens that will be read before its own, stretched by those that overtake."""
-        ahead = self.above.tokens + min(self.peers.tokens, self.turns.tokens)
-        return ahead * drain / self._left(drain, floor)
+        peers = float(self.peers.tokens)
+        if self.turns < self.peers.seconds:
+            peers *= self.turns / self.peers.seconds
+        return (self.above.tokens + peers) * drain / self._left(drain, floor)
 
     def _left(self, drain: float, floor: float) -> float:
         return max(floor * drain, drain - self.above_rate)

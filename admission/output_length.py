@@ -1,9 +1,11 @@
 """How many tokens a request will produce: learned from what its like produced, by quantiles.
 
 Its like: same tenant, same door, max_tokens in the same power of two; with too few of these,
-everybody's of that max_tokens; with none, max_tokens itself, which is never too little.
+everybody's of that max_tokens; with too few, everybody's of the nearest other power of two, in
+proportion; with none, max_tokens itself, which is never too little.
 """
 
+import math
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 ENOUGH = 8  # finished choices before a history is believed
 _KEEP = 64  # latest choices per history
 _HISTORIES = 1024
+_NEARBY = (0, -1, 1, -2, 2)  # powers of two away, nearest first
 Key = tuple[str, str, int]  # tenant, door, bits of max_tokens
 
 
@@ -59,12 +62,13 @@ class OutputLengths:
     def expected(self, tenant: str, door: str, max_tokens: int) -> Expected:
         """What to expect of a request; never above its max_tokens."""
         bits = max_tokens.bit_length()
-        for key in ((tenant, door, bits), ("", "", bits)):
+        for key in ((tenant, door, bits), *(("", "", bits + step) for step in _NEARBY)):
             history = self._histories.get(key)
             if history is not None and len(history) >= ENOUGH:
                 self._histories.move_to_end(key)
-                seen = history.expected(self._quantile)
-                return Expected(min(seen.mean, max_tokens), min(seen.high, max_tokens))
+                seen, scale = history.expected(self._quantile), 2.0 ** (bits - key[2])
+                high = math.ceil(seen.high * scale)
+                return Expected(min(seen.mean * scale, max_tokens), min(high, max_tokens))
         return Expected(float(max_tokens), max_tokens)
 
     def observe(self, tenant: str, door: str, max_tokens: int, tokens: int) -> None:

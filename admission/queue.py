@@ -1,9 +1,10 @@
 """The gate's queue: classes by priority, tenants fairly inside each, counted as it goes."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from surgetank.admission.cost import Estimate
 from surgetank.admission.expiry import Expiries
 from surgetank.admission.fair import FairOrder
 from surgetank.admission.line import Line, Work
@@ -82,26 +83,28 @@ class Queue:
         """Requests of that class and those above it; n choices count n."""
         return sum(self.held_by(other)[0] for other in Priority if other <= priority)
 
+    def above_rate(self, priority: Priority, now: float) -> float:
+        """Engine-seconds per second that the classes above were served lately."""
+        return sum(
+            held.served.total(now) for other, held in self._classes.items() if other < priority
+        )
+
     def line(self, ticket: Ticket, now: float) -> Line:
         """What a newcomer would find ahead of it."""
         held = self._classes[ticket.priority]
         own, tenants = held.tenants.get(ticket.tenant, Work()), held.turns(ticket)
-        seconds, tokens, rate = 0.0, 0, 0.0
+        seconds, tokens = 0.0, 0
         for priority, other in self._classes.items():
             if priority < ticket.priority:
                 seconds += other.work.seconds
                 tokens += other.work.tokens
-                rate += other.served.total(now)
-        cost, prompt = ticket.estimate.seconds, ticket.prompt_tokens
         return Line(
             above=Work(seconds, tokens),
-            above_rate=rate,
+            above_rate=self.above_rate(ticket.priority, now),
             peers=held.work,
             peers_rate=held.served.others(ticket.tenant, now),
             tenants=tenants,
-            turns=Work(
-                tenants * (own.seconds + cost) - cost, tenants * (own.tokens + prompt) - prompt
-            ),
+            turns=held.order.turn(ticket.tenant, own.seconds, ticket.estimate.seconds),
         )
 
     def add(self, ticket: Ticket, now: float) -> None:
@@ -141,6 +144,14 @@ class Queue:
             elif self._shares.due(priority, ticket.estimate.seconds):
                 return [ticket, heads[0]]
         return heads
+
+    def reprice(self, price: Callable[[Ticket], Estimate]) -> None:
+        """Estimate everything that waits anew: O(n), for when what was known has changed."""
+        for held in self._classes.values():
+            for ticket in held.waiting:
+                held.count(ticket, -1)
+                ticket.estimate = price(ticket)
+                held.count(ticket, +1)
 
     def served(self, ticket: Ticket, now: float) -> None:
         """It was dispatched: charge its tenant and its class. It waits no more."""

@@ -40,6 +40,19 @@ def queue_timeout(ticket: Ticket, longest: float, now: float) -> Refusal:
     )
 
 
+def target_missed(ticket: Ticket, target: float, now: float) -> Refusal:
+    """It waited past its class's target, and others can still meet theirs."""
+    waited = now - ticket.arrived
+    return Refusal(
+        Outcome.EXPIRED,
+        Reason.QUEUE_TIMEOUT,
+        f"expired: waited {waited:.2f} s, past the target for its first token; others go first",
+        measured=waited,
+        limit=target,
+        limit_name="ttft_target",
+    )
+
+
 def deadline_in_queue(ticket: Ticket, now: float) -> Refusal:
     """The client gave up while the request waited; it was never sent to the engine."""
     return _late(ticket, now, Outcome.EXPIRED, Reason.DEADLINE_IN_QUEUE, "in the queue")

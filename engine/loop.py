@@ -74,8 +74,8 @@ class StepLoop:
 
     def _apply(self, settings: Settings) -> None:
         """New limits, held within what the process was built for."""
-        sequences = settings.max_num_seqs or self.budget.sequences
-        tokens = settings.max_batch_tokens or self.budget.tokens
+        sequences = max(1, settings.max_num_seqs or self.budget.sequences)
+        tokens = max(1, settings.max_batch_tokens or self.budget.tokens)
         self.budget = replace(
             self.budget,
             sequences=min(sequences, self._slots),

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from surgetank.engine.scheduler import Budget, Plan, View
 from surgetank.engine.sequence import Sequence
 from surgetank.telemetry.clock import Clock
-from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import Priority, SlotState
+from surgetank.telemetry.steprecord import PREEMPTIONS, ByClass, StepRecord, tally
+from surgetank.telemetry.vocabulary import (
+    PreemptionKind,
+    PreemptionReason,
+    Priority,
+    SlotState,
+)
+
+_RECOMPUTED = [(PreemptionKind.RECOMPUTE, PreemptionReason.KV, each) for each in Priority]
 
 
 @dataclass(slots=True)
@@ -106,7 +113,8 @@ def record(
         prefix_hit_tokens=scheduled.prefix_hits,
         prefix_miss_tokens=scheduled.prefix_misses,
         prefill_backlog=_backlog(view),
-        preempted_recompute=len(plan.preempted),
+        kv_held=_held(view.running),
+        preemptions=tally(PREEMPTIONS, [_RECOMPUTED[each.priority] for each in plan.preempted]),
         preempted_tokens=plan.preempted_tokens,
         allocation_failures=len(plan.preempted),
     )
@@ -116,10 +124,18 @@ def _width(sequences: Iterable[Sequence]) -> int:
     return sum(sequence.width for sequence in sequences)
 
 
-def _by_class(sequences: Iterable[Sequence]) -> tuple[int, int, int, int]:
+def _by_class(sequences: Iterable[Sequence]) -> ByClass:
     counts = [0] * len(Priority)
     for sequence in sequences:
         counts[sequence.priority] += sequence.width
+    critical, default, batch, sheddable = counts
+    return critical, default, batch, sheddable
+
+
+def _held(running: Iterable[Sequence]) -> ByClass:
+    counts = [0] * len(Priority)
+    for sequence in running:
+        counts[sequence.priority] += len(sequence.table.blocks)
     critical, default, batch, sheddable = counts
     return critical, default, batch, sheddable
 

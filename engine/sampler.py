@@ -35,7 +35,8 @@ def sample(logits: torch.Tensor, sequences: list[Sequence]) -> Samples:
     highest, tokens = adjusted.max(-1)
     drawn = [row for row, each in enumerate(sequences) if each.sampling.temperature > 0]
     if drawn:
-        tokens[drawn] = _draw(adjusted[drawn], [sequences[row] for row in drawn])
+        among = adjusted if len(drawn) == len(sequences) else adjusted[drawn]
+        tokens[drawn] = _draw(among, [sequences[row] for row in drawn])
     token_ids = torch.where(highest.isfinite(), tokens, NO_TOKEN).tolist()
     return Samples(token_ids, _logprobs(logits, token_ids, sequences))
 
@@ -119,16 +120,16 @@ def _draw(logits: torch.Tensor, sequences: list[Sequence]) -> torch.Tensor:
         _column([p.min_p for p in params], wide),
         _column(numbers.tolist(), wide),
     )
-    temperature = _column([p.temperature for p in params], logits)
-    scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
-    total = scaled.exp().sum(-1, keepdim=True, dtype=torch.float64)
+    scaled = logits / _column([p.temperature for p in params], logits)
+    total = scaled.logsumexp(-1, keepdim=True).double()
     values, tokens = scaled.topk(min(CANDIDATES, vocab))
-    place, settled = _pick(values.double().exp() / total, limits, vocab)
+    place, settled = _pick((values.double() - total).exp(), limits, vocab)
     picked = tokens.gather(1, place)
     unsettled = (~settled).nonzero()[:, 0]
     if len(unsettled):
         values, tokens = scaled[unsettled].sort(descending=True)
-        place, _ = _pick(values.double().exp() / total[unsettled], limits.of(unsettled), vocab)
+        probabilities = (values.double() - total[unsettled]).exp()
+        place, _ = _pick(probabilities, limits.of(unsettled), vocab)
         picked[unsettled] = tokens.gather(1, place)
     return picked[:, 0]
 

@@ -66,10 +66,10 @@ class Server:
             output = None if self._link.congested else self._loop.step(times)
             watch.lap()
             if output is not None:
-                self._link.send(encode(output))
                 if output.record is not None:
-                    self._recorder.step(output.record)
+                    self._recorder.step(output.record)  # first: who hears of it may look it up
                     times = Times()
+                self._link.send(encode(output))
                 times.emit += watch.lap()
 
     def _rest(self, calm: bool) -> Arrived:

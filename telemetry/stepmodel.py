@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from surgetank.telemetry.steprecord import StepRecord
 
-ENOUGH = 50  # steps before the fit is believed
+ENOUGH = 30  # steps before the fit is believed
 ALARM = 0.15  # mean relative error above which it should not be
 _FORGETTING = 0.999
 _ERROR_WEIGHT = 0.02  # of the newest step in the error's moving average

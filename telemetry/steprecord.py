@@ -1,6 +1,36 @@
 """One engine step, told once: what was done, how long each part took, and why slots stood empty."""
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from typing import TypeVar
+
 import msgspec
+
+from surgetank.telemetry.vocabulary import (
+    OomAction,
+    OomSource,
+    Operator,
+    PreemptionKind,
+    PreemptionReason,
+    Priority,
+)
+
+ByClass = tuple[int, int, int, int]  # indexed by Priority
+# What the places of the record's longer tuples count.
+PREEMPTIONS = tuple(product(PreemptionKind, PreemptionReason, Priority))
+OOMS = tuple(product(OomSource, OomAction))
+OPERATORS = tuple(Operator)
+
+EventT = TypeVar("EventT")
+
+
+def tally(places: tuple[EventT, ...], events: Sequence[EventT]) -> tuple[int, ...]:
+    """How often each of `places` is among `events`."""
+    if not events:
+        return (0,) * len(places)
+    counts = Counter(events)
+    return tuple(counts[place] for place in places)
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +58,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     slots_blocked_token_budget: int
     slots_blocked_limit: int
     slots_blocked_other: int
-    waiting: tuple[int, int, int, int]  # sequences by priority class, after the step
-    running: tuple[int, int, int, int]
+    waiting: ByClass  # sequences by priority class, after the step
+    running: ByClass
     contended: bool  # the step began with a queue
     kv_used: int  # blocks held by live sequences
     kv_cached: int  # blocks held only by the prefix cache
@@ -39,9 +69,26 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     prefix_hit_tokens: int
     prefix_miss_tokens: int
     prefill_backlog: int  # prompt tokens accepted and not yet computed
-    preempted_recompute: int = 0
-    preempted_swap: int = 0
-    preempted_tokens: int = 0
+    kv_held: ByClass = (0, 0, 0, 0)  # blocks in the tables of each class, shared ones in each
+    preemptions: tuple[int, ...] = tally(PREEMPTIONS, ())
+    preempted_tokens: int = 0  # stored by those that will recompute: lost work
+    swapped_tokens: int = 0  # stored by those that went to the swap pool: kept work
     swapped_in_bytes: int = 0
     swapped_out_bytes: int = 0
     allocation_failures: int = 0
+    ooms: tuple[int, ...] = tally(OOMS, ())
+    operators: tuple[float, ...] = (0.0,) * len(OPERATORS)  # all 0: this step was no sample
+
+    @property
+    def preempted_recompute(self) -> int:
+        """Sequences put back that will compute again what they had stored."""
+        return _count(self.preemptions, PreemptionKind.RECOMPUTE)
+
+    @property
+    def preempted_swap(self) -> int:
+        """Sequences put back whose KV waits in the swap pool."""
+        return _count(self.preemptions, PreemptionKind.SWAP)
+
+
+def _count(preemptions: tuple[int, ...], kind: PreemptionKind) -> int:
+    return sum(count for count, place in zip(preemptions, PREEMPTIONS) if place[0] is kind)

@@ -121,3 +121,44 @@ class QueueExit(StrEnum):
     SHED = "shed"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+
+
+class PreemptionKind(StrEnum):
+    """What becomes of the KV of a sequence that is put back."""
+
+    RECOMPUTE = "recompute"
+    SWAP = "swap"
+
+
+class PreemptionReason(StrEnum):
+    """Why a running sequence is put back."""
+
+    KV = "kv"
+    PRIORITY = "priority"
+
+
+class OomSource(StrEnum):
+    """Which memory ran out."""
+
+    KV = "kv"
+    ACTIVATIONS = "activations"
+    HOST = "host"
+
+
+class OomAction(StrEnum):
+    """What was done when memory ran out."""
+
+    FREED = "freed"
+    PREEMPTED = "preempted"
+    REFUSED = "refused"
+
+
+class Operator(StrEnum):
+    """What a step's device time is spent on."""
+
+    ATTENTION = "attention"
+    GEMM = "gemm"
+    NORM = "norm"
+    SAMPLING = "sampling"
+    KV_COPY = "kv_copy"
+    OTHER = "other"

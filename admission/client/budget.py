@@ -5,8 +5,8 @@ top, so that a client with little traffic can retry at all. Whatever fails, in a
 
     retries  <=  ratio * (calls in T + ttl) + floor * (T + ttl)
 
-The form is that of Finagle's RetryBudget (deposits that expire, a reserve, a ratio); the defaults
-are lower, since an answer of a language model costs more than a lookup.
+The form is that of Finagle's RetryBudget (deposits that expire, a reserve, a ratio), with lower
+defaults, since an answer of a language model costs more than a lookup.
 """
 
 import threading
@@ -38,42 +38,48 @@ class RetryBudget:
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value}; allowed: {least:g} to {most:g}")
         self._ratio = ratio
-        self._reserve = floor * ttl
+        self._floor = floor
+        self._most = self._reserve = floor * ttl
         self._slot = ttl / _SLOTS
         self._clock = clock or SystemClock()
+        self._filled_at = self._clock.monotonic()
+        self._deposits: deque[list[float]] = deque()  # [slot's number, what is left of it]
         self._lock = threading.Lock()
-        self._moves: deque[list[float]] = deque()  # [slot's number, sum of deposits and payments]
 
     @property
     def balance(self) -> float:
-        """Retries that may be made now."""
+        """Retries that may be made now; never below 0."""
         with self._lock:
-            return self._balance()
+            return self._settle()
 
     def deposit(self) -> None:
         """A call began: not one of its retries."""
         with self._lock:
-            self._move(self._ratio)
+            slot = int(self._clock.monotonic() / self._slot)
+            if not self._deposits or self._deposits[-1][0] != slot:
+                self._deposits.append([slot, 0.0])
+            self._deposits[-1][1] += self._ratio
 
     def withdraw(self) -> bool:
         """Pay for one retry; False when it is not covered, and nothing was paid."""
         with self._lock:
-            if self._balance() < 1.0 - _EXACT:
+            if self._settle() < 1.0 - _EXACT:
                 return False
-            self._move(-1.0)
+            cost = 1.0
+            while cost > 0.0 and self._deposits:  # what expires first goes first
+                used = min(cost, self._deposits[0][1])
+                cost -= used
+                self._deposits[0][1] -= used
+                if self._deposits[0][1] <= 0.0:
+                    self._deposits.popleft()
+            self._reserve = max(0.0, self._reserve - cost)
             return True
 
-    def _balance(self) -> float:
-        oldest = self._now() - _SLOTS
-        while self._moves and self._moves[0][0] <= oldest:
-            self._moves.popleft()
-        return self._reserve + sum(amount for _, amount in self._moves)
-
-    def _move(self, amount: float) -> None:
-        now = self._now()
-        if not self._moves or self._moves[-1][0] != now:
-            self._moves.append([now, 0.0])
-        self._moves[-1][1] += amount
-
-    def _now(self) -> int:
-        return int(self._clock.monotonic() / self._slot)
+    def _settle(self) -> float:
+        now = self._clock.monotonic()
+        oldest = int(now / self._slot) - _SLOTS
+        while self._deposits and self._deposits[0][0] <= oldest:
+            self._deposits.popleft()
+        filled = self._reserve + self._floor * (now - self._filled_at)
+        self._reserve, self._filled_at = min(self._most, filled), now
+        return self._reserve + sum(left for _, left in self._deposits)

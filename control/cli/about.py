@@ -47,3 +47,41 @@ def config(out: Path | None, check: bool, as_json: bool) -> None:
         emit_json({"file": str(out), "changed": not current})
     else:
         click.echo(f"{out}: {'current' if current else 'written'}")
+
+
+@docs.command()
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=Path("docs/measured/storm.json"),
+    show_default=True,
+    help="What `surgetank demo storm` wrote.",
+)
+@click.option(
+    "--readme",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=Path("README.md"),
+    show_default=True,
+    help="The page whose block is replaced.",
+)
+@click.option("--check", is_flag=True, help="Fail when the block is not current.")
+@json_option
+def storm(figures: Path, readme: Path, check: bool, as_json: bool) -> None:
+    """The README's table of a storm, from its measured figures."""
+    import json
+
+    from surgetank.control.demo.table import as_markdown, replace_block
+
+    page = readme.read_text("utf-8")
+    try:
+        fresh = replace_block(page, as_markdown(json.loads(figures.read_text("utf-8"))))
+    except (ValueError, KeyError) as error:
+        fail(as_json, FAILED, "unreadable", f"{figures} into {readme}: {error}")
+    if check and fresh != page:
+        fail(as_json, FAILED, "stale", f"{readme} is not current; run: surgetank docs storm")
+    if fresh != page:
+        readme.write_text(fresh, "utf-8")
+    if as_json:
+        emit_json({"file": str(readme), "changed": fresh != page})
+    else:
+        click.echo(f"{readme}: {'written' if fresh != page else 'current'}")

@@ -49,17 +49,18 @@ def storm(seed: int, load: float, out: Path, settings: tuple[str, ...], as_json:
     from surgetank.control.demo.table import as_rows
     from surgetank.telemetry.clock import SystemClock
 
-    plan = Plan(seed=seed, load=load)
+    plan, clock = Plan(seed=seed, load=load), SystemClock()
     try:
         result = asyncio.run(
-            run_storm(plan, list(settings), SystemClock(), lambda text: click.echo(text, err=True))
+            run_storm(plan, list(settings), clock, lambda text: click.echo(text, err=True))
         )
-        write_json(result, plan, out / "storm.json")
+        document = as_document(result, plan, clock)
+        write_json(document, out / "storm.json")
         plot.draw(result.episodes, result.offered, out / "storm.png")
     except (ServiceError, OSError) as error:
         fail(as_json, FAILED, "demo_failed", str(error))
     if as_json:
-        emit_json(as_document(result, plan))
+        emit_json(document)
     else:
-        table(*as_rows(result))
+        table(*as_rows(document))
         click.echo(f"\nplot: {out / 'storm.png'}   figures: {out / 'storm.json'}")

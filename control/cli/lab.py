@@ -116,17 +116,26 @@ def headline(seeds: str, only: Sequence[str], jobs: int, as_json: bool) -> None:
     from surgetank.control.lab.headline.table import run_all
 
     try:
-        numbers = [int(seed) for seed in seeds.split(",")]
-        results = run_all(numbers, only, jobs)
+        results = run_all([_seed(seed) for seed in seeds.split(",")], only, jobs)
     except (ValueError, UnknownExperiment) as error:
         fail(as_json, USAGE, "invalid", str(error))
+    done = []
+    for result in results:
+        done.append(result)
+        if not as_json:
+            click.echo(f"{result.name}: {'holds' if result.holds else 'FAILS'}", err=True)
     if as_json:
-        emit_json({"experiments": [result.as_json() for result in results]})
+        emit_json({"experiments": [result.as_json() for result in done]})
     else:
-        rows = [[r.name, r.measured, r.bar, "yes" if r.holds else "NO"] for r in results]
-        table(["experiment", "measured", "bar", "holds"], rows)
-    if not all(result.holds for result in results):
+        table(["experiment", "measured", "bar", "holds"], [row for r in done for row in r.rows()])
+    if not all(result.holds for result in done):
         sys.exit(FAILED)
+
+
+def _seed(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError(f"seed is {text!r}; allowed: whole numbers from 0, with commas between")
+    return int(text)
 
 
 def _play(

@@ -3,25 +3,32 @@
 import asyncio
 import json
 import os
+import platform
 import random
 import signal
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from surgetank.control.demo.load import Callers, Sample, Shape, arrivals, closed_loop, open_loop
-from surgetank.control.demo.service import Service, running
+from surgetank.control.demo.service import Service, ServiceError, running
+from surgetank.control.demo.table import RUNS
 from surgetank.control.demo.verdict import Episode, Verdict, judge
 from surgetank.telemetry.clock import Clock
 
 Say = Callable[[str], None]
-UNPROTECTED, PROTECTED = "unprotected", "protected"
+UNPROTECTED, PROTECTED = RUNS
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The script. Times in seconds, the load as a share of the capacity measured first."""
+    """The script. Times in seconds, the load as a share of the capacity measured first.
+
+    Callers are as patient on a slow machine as on a fast one: `patience` times what an answer takes
+    when the engine is full. The stall outlasts them, so that every caller in it retries.
+    """
 
     seed: int = 1
     load: float = 0.85
@@ -30,7 +37,9 @@ class Plan:
     steady: float = 12.0
     stall: float = 8.0
     after: float = 45.0
-    shape: Shape = field(default_factory=Shape)
+    patience: float = 2.5
+    prompt_words: int = 40
+    max_tokens: int = 32
 
     @property
     def stall_start(self) -> float:
@@ -49,6 +58,7 @@ class Result:
 
     capacity: float  # calls per second, closed loop
     offered: float  # calls per second
+    timeout: float  # seconds that a caller gives one attempt
     episodes: dict[str, Episode]
     verdicts: dict[str, Verdict]
 
@@ -74,10 +84,10 @@ async def _narrate(name: str, samples: list[Sample], plan: Plan, say: Say) -> No
 
 
 async def _episode(
-    name: str, service: Service, plan: Plan, rate: float, clock: Clock, say: Say
+    name: str, service: Service, plan: Plan, shape: Shape, rate: float, clock: Clock, say: Say
 ) -> Episode:
     samples: list[Sample] = []
-    callers = Callers(service.openai_url, plan.shape, random.Random(plan.seed), clock)
+    callers = Callers(service.openai_url, shape, random.Random(plan.seed), clock)
     times = arrivals(rate, plan.duration, random.Random(plan.seed))  # the same in both runs
     narrator = asyncio.create_task(_narrate(name, samples, plan, say))
     try:
@@ -96,15 +106,22 @@ async def _episode(
     )
 
 
-async def _capacity(service: Service, plan: Plan, clock: Clock, say: Say) -> float:
+async def _probe(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[float, Shape]:
+    """Calls per second that the engine answers when full, and callers who are patient to match."""
     width = int(service.engine()["max_num_seqs"])
     say(f"capacity: {width} callers that never pause, for {plan.probe:.0f} s")
-    patient = Shape(plan.shape.prompt_words, plan.shape.max_tokens, timeout=120.0)
-    callers = Callers(service.openai_url, patient, random.Random(plan.seed), clock)
+    shape = Shape(plan.prompt_words, plan.max_tokens, timeout=120.0)
+    callers = Callers(service.openai_url, shape, random.Random(plan.seed), clock)
     try:
-        return await closed_loop(callers, width, plan.probe, clock)
+        capacity = await closed_loop(callers, width, plan.probe, clock)
     finally:
         await callers.close()
+    if capacity == 0:
+        raise ServiceError(f"the engine answered nothing in {plan.probe:.0f} s; is it so slow?")
+    full = width / capacity  # Little's law: seconds in a full engine
+    timeout = min(plan.stall, max(2.0, plan.patience * full))
+    say(f"capacity {capacity:.1f} calls/s; callers wait {timeout:.1f} s, then retry")
+    return capacity, replace(shape, timeout=timeout)
 
 
 async def run_storm(plan: Plan, settings: list[str], clock: Clock, say: Say) -> Result:
@@ -115,28 +132,35 @@ async def run_storm(plan: Plan, settings: list[str], clock: Clock, say: Say) -> 
     episodes: dict[str, Episode] = {}
     say("starting the product with its gate wide open")
     async with running([*settings, "gate.enforce=false"]) as service:
-        capacity = await _capacity(service, plan, clock, say)
+        capacity, shape = await _probe(service, plan, clock, say)
         offered = plan.load * capacity
-        say(f"capacity {capacity:.1f} calls/s; {offered:.1f} calls/s are offered from now on")
-        episodes[UNPROTECTED] = await _episode(UNPROTECTED, service, plan, offered, clock, say)
+        say(f"from now on {offered:.1f} calls/s are offered")
+        episodes[UNPROTECTED] = await _episode(
+            UNPROTECTED, service, plan, shape, offered, clock, say
+        )
     say("starting the product as it ships")
     async with running(settings) as service:
-        episodes[PROTECTED] = await _episode(PROTECTED, service, plan, offered, clock, say)
+        await _probe(service, plan, clock, say)  # the same history for both
+        episodes[PROTECTED] = await _episode(PROTECTED, service, plan, shape, offered, clock, say)
     verdicts = {name: judge(episode, plan.warm_up) for name, episode in episodes.items()}
-    return Result(capacity, offered, episodes, verdicts)
+    return Result(capacity, offered, shape.timeout, episodes, verdicts)
 
 
-def as_document(result: Result, plan: Plan) -> dict[str, Any]:
+def as_document(result: Result, plan: Plan, clock: Clock) -> dict[str, Any]:
     """The figures of a run, for documents and machines."""
+    day = datetime.fromtimestamp(clock.wall(), UTC).date()
     return {
+        "date": day.isoformat(),
+        "machine": f"{os.cpu_count()} CPU cores ({platform.machine()})",
         "plan": asdict(plan),
         "capacity_calls_per_second": result.capacity,
         "offered_calls_per_second": result.offered,
+        "timeout_seconds": result.timeout,
         "verdicts": {name: asdict(verdict) for name, verdict in result.verdicts.items()},
     }
 
 
-def write_json(result: Result, plan: Plan, path: Path) -> None:
+def write_json(document: Mapping[str, Any], path: Path) -> None:
     """Keep the figures in a file; OSError when it can't be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_document(result, plan), indent=2) + "\n")
+    path.write_text(json.dumps(document, indent=2) + "\n")

@@ -1,27 +1,32 @@
-"""The storm's table: one row a figure, one column a run."""
+"""The storm's table: one row a figure, one column a run; for the terminal and for the README."""
 
-from surgetank.control.demo.storm import PROTECTED, UNPROTECTED, Result
-from surgetank.control.demo.verdict import Verdict
+from collections.abc import Mapping
+from typing import Any
+
+RUNS = ("unprotected", "protected")
+BEGIN, END = "<!-- storm: generated, see `surgetank docs storm` -->", "<!-- /storm -->"
 
 
 def _seconds(value: float | None, otherwise: str) -> str:
-    return otherwise if value is None else f"{value:.2f} s"
+    return otherwise if value is None else f"{value:.1f} s"
 
 
-def _cells(verdict: Verdict, observed: float) -> list[str]:
+def _cells(verdict: Mapping[str, Any], observed: float) -> list[str]:
     return [
-        f"{verdict.goodput_before:.1f} /s ({verdict.success_before:.0%})",
-        f"{verdict.goodput_after:.1f} /s ({verdict.success_after:.0%})",
-        f"{verdict.attempts_per_call:.2f}",
-        _seconds(verdict.ttft_p50, "-"),
-        _seconds(verdict.ttft_p99, "-"),
-        _seconds(verdict.recovery, f"not within {observed:.0f} s"),
+        f"{verdict['success_before']:.0%}",
+        f"{verdict['success_after']:.0%}",
+        f"{verdict['goodput_after']:.1f} /s",
+        f"{verdict['attempts_per_call']:.2f}",
+        _seconds(verdict["ttft_p50"], "-"),
+        _seconds(verdict["ttft_p99"], "-"),
+        _seconds(verdict["recovery"], f"not within {observed:.0f} s"),
     ]
 
 
 FIGURES = [
-    "answered before the stall (of calls made)",
-    "answered after the stall (of calls made)",
+    "calls answered before the stall",
+    "calls answered after the stall",
+    "goodput after the stall",
     "HTTP attempts per call, from the stall on",
     "TTFT p50, streamed calls, from the stall on",
     "TTFT p99, streamed calls, from the stall on",
@@ -29,11 +34,31 @@ FIGURES = [
 ]
 
 
-def as_rows(result: Result) -> tuple[list[str], list[list[str]]]:
-    """Header and rows for people."""
-    runs = (UNPROTECTED, PROTECTED)
-    columns = []
-    for name in runs:
-        episode = result.episodes[name]
-        columns.append(_cells(result.verdicts[name], episode.duration - episode.stall_end))
-    return ["", *runs], [list(row) for row in zip(FIGURES, *columns, strict=True)]
+def as_rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a storm's figures (storm.as_document)."""
+    observed = document["plan"]["after"]
+    columns = [_cells(document["verdicts"][name], observed) for name in RUNS]
+    return ["", *RUNS], [list(row) for row in zip(FIGURES, *columns, strict=True)]
+
+
+def as_markdown(document: Mapping[str, Any]) -> str:
+    """The README's block: the table and what it was measured with."""
+    header, rows = as_rows(document)
+    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    plan = document["plan"]
+    capacity, offered = document["capacity_calls_per_second"], document["offered_calls_per_second"]
+    note = (
+        f"Measured on {document['date']} by `surgetank demo storm` on {document['machine']}: "
+        f"{offered:.1f} calls/s offered ({plan['load']:.0%} of the {capacity:.1f} measured), "
+        "each by the `openai` client with its two default retries and a timeout of "
+        f"{document['timeout_seconds']:.1f} s; engine stopped for {plan['stall']:.0f} s."
+    )
+    return "\n".join([BEGIN, *lines, "", note, END])
+
+
+def replace_block(page: str, block: str) -> str:
+    """The page with its storm block replaced; ValueError when it has none."""
+    start, end = page.find(BEGIN), page.find(END)
+    if start < 0 or end < start:
+        raise ValueError(f"no block between {BEGIN} and {END}")
+    return page[:start] + block + page[end + len(END) :]

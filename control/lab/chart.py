@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from surgetank.control.lab.judge import Floats, Judged, judge, quantile, tries
 from surgetank.control.lab.world import Run
 
-_COLOURS = ("#1f7a4d", "#c0392b", "#2c6fbb", "#b8860b", "#7d3c98", "#008b8b", "#555555", "#d35400")
+_OURS = "#1f7a4d"
+_COLOURS = ("#c0392b", "#2c6fbb", "#b8860b", "#7d3c98", "#008b8b", "#555555", "#d35400")
 
 
 def draw(runs: Sequence[Run]) -> bytes:
@@ -24,8 +25,8 @@ def draw(runs: Sequence[Run]) -> bytes:
     edges = np.linspace(0.0, end or 1.0, 61)
     width = edges[1] - edges[0]
     for number, run in enumerate(runs):
-        calls, colour = judge(run), _COLOURS[number % len(_COLOURS)]
-        name = run.scenario.policy
+        calls, name = judge(run), run.scenario.policy
+        colour = _OURS if name == "ours" else _COLOURS[number % len(_COLOURS)]
         if number == 0:
             offered = np.histogram(calls.arrived, edges)[0] / width
             good.plot(edges[:-1], offered, color="#888", linestyle=":", label="offered")
@@ -40,7 +41,7 @@ def draw(runs: Sequence[Run]) -> bytes:
     _dress(good, "good calls / s, by arrival")
     _dress(sent, "attempts / s")
     _dress(wait, "TTFT p99, s")
-    good.legend(frameon=False, ncols=4, loc="upper left")
+    good.legend(frameon=False, ncols=8, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     wait.set_xlabel("seconds (grey: faults; dotted: offered, and the TTFT target)")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})

@@ -75,6 +75,7 @@ class Tries:
     reason: Ints
     advised: Floats
     taken: Floats
+    ttft: Floats
     good: Flags
 
 
@@ -122,6 +123,7 @@ def tries(run: Run) -> Tries:
         reason=_ints(rows.reason),
         advised=_floats(rows.advised),
         taken=_floats(rows.taken),
+        ttft=_floats(rows.ttft),
         good=good,
     )
 

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from surgetank.control.lab.batch import Batch, Step
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.engine.api import ModelCard
-from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import Priority, SlotState
+from surgetank.telemetry.steprecord import PREEMPTIONS, StepRecord, tally
+from surgetank.telemetry.vocabulary import (
+    PreemptionKind,
+    PreemptionReason,
+    Priority,
+    SlotState,
+)
 
 MODEL = "simulated"
+_RECOMPUTED = [(PreemptionKind.RECOMPUTE, PreemptionReason.KV, each) for each in Priority]
 
 
 @dataclass(slots=True)
@@ -84,7 +90,7 @@ def record_of(batch: Batch, step: Step, made: Made, slots: dict[SlotState, int])
         prefix_hit_tokens=0,
         prefix_miss_tokens=sum(seq.prompt for seq in step.started),
         prefill_backlog=batch.backlog,
-        preempted_recompute=len(step.preempted),
+        preemptions=tally(PREEMPTIONS, [_RECOMPUTED[seq.priority] for seq in step.preempted]),
         preempted_tokens=step.preempted_tokens,
         allocation_failures=len(step.preempted),
     )
@@ -95,15 +101,18 @@ def slots_of(batch: Batch, spec: EngineSpec, step: Step) -> dict[SlotState, int]
     filled = step.decode + step.prefill_seqs
     held_back = len(batch.running) - filled
     empty = max(0, spec.max_num_seqs - filled - held_back)
-    wanted = min(empty, sum(batch.waiting.values()))
-    states = dict.fromkeys(SlotState, 0)
-    states[SlotState.FILLED] = filled
-    states[SlotState.BLOCKED_TOKEN_BUDGET] = held_back
-    states[SlotState.NO_WORK] = empty - wanted
+    wanted = min(empty, sum(batch.waiting.values())) if empty else 0
+    states = {
+        SlotState.FILLED: filled,
+        SlotState.NO_WORK: empty - wanted,
+        SlotState.BLOCKED_KV: 0,
+        SlotState.BLOCKED_TOKEN_BUDGET: held_back,
+        SlotState.BLOCKED_LIMIT: 0,
+    }
     states[step.blocked_by] += wanted
     return states
 
 
 def _by_class(counts: dict[Priority, int]) -> tuple[int, int, int, int]:
-    critical, default, batch, sheddable = (counts[priority] for priority in Priority)
+    critical, default, batch, sheddable = counts.values()  # in the order of the classes
     return critical, default, batch, sheddable

@@ -14,9 +14,9 @@ class Timer:
 
     __slots__ = ("_timeline", "callback")
 
-    def __init__(self, timeline: "Timeline", callback: Callable[[], None]) -> None:
+    def __init__(self, timeline: "Timeline", callback: Callable[[], object]) -> None:
         self._timeline = timeline
-        self.callback: Callable[[], None] | None = callback
+        self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         """It shall not fire; nothing happens when it has."""
@@ -42,11 +42,11 @@ class Timeline:
         """Seconds since the Unix epoch, of a run that always begins at the same moment."""
         return _EPOCH + self._now
 
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
         """Run it after so many seconds; a negative delay means now, after what is due already."""
         return self.call_at(self._now + max(0.0, delay), callback)
 
-    def call_at(self, at: float, callback: Callable[[], None], /) -> Timer:
+    def call_at(self, at: float, callback: Callable[[], object], /) -> Timer:
         """Run it at that instant, or now when that has passed."""
         timer = Timer(self, callback)
         heapq.heappush(self._heap, (max(at, self._now), next(self._order), timer))

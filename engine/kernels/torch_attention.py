@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from surgetank.engine.kernels.attention import AttentionShape
-from surgetank.engine.kernels.torch_plan import ChunkGroup, DecodeGroup, chunk_groups, decode_groups
+from surgetank.engine.kernels.torch_plan import Group, plan_groups
 from surgetank.engine.model.batch import ForwardBatch
 
 
@@ -46,13 +46,12 @@ class TorchKVCache:
         self.cells = self._pool.view(shape.num_layers, -1, shape.head_dim).unbind()
 
     def plan(self, batch: ForwardBatch) -> "TorchStep":
-        decode = decode_groups(batch, self.block_size, self.shape)
-        chunks = chunk_groups(batch, self.block_size, self.shape)
         heads = torch.arange(2 * self.shape.num_kv_heads, device=batch.slots.device)
         block, offset = batch.slots // self.block_size, batch.slots % self.block_size
         cells = (block[:, None] * len(heads) + heads) * self.block_size + offset[:, None]
         k_cells, v_cells = cells.chunk(2, dim=1)
-        return TorchStep(self, k_cells.flatten(), v_cells.flatten(), decode, chunks)
+        groups = plan_groups(batch, self.block_size, self.shape)
+        return TorchStep(self, k_cells.flatten(), v_cells.flatten(), groups)
 
     def copy_blocks(self, source: torch.Tensor, target: torch.Tensor) -> None:
         self._pool[:, target] = self._pool[:, source]
@@ -71,16 +70,14 @@ class TorchStep:
     cache: TorchKVCache
     k_cells: torch.Tensor  # [T * kv_heads]
     v_cells: torch.Tensor
-    decode: list[DecodeGroup]
-    chunks: list[ChunkGroup]
+    groups: list[Group]
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         cells, rows = self.cache.cells[layer], self.cache.rows[layer]
         cells.index_copy_(0, self.k_cells, k.reshape(-1, k.shape[-1]))
         cells.index_copy_(0, self.v_cells, v.reshape(-1, v.shape[-1]))
-        out = torch.empty_like(q, memory_format=torch.contiguous_format)
-        for group in self.decode:
-            group.attend(rows, q, out)
-        for chunk in self.chunks:
-            chunk.attend(rows, q, k, v, out)
+        scaled = q * q.shape[-1] ** -0.5
+        out = torch.empty_like(scaled)
+        for group in self.groups:
+            group.attend(rows, scaled, out)
         return out

@@ -5,13 +5,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 from surgetank.engine.kernels.attention import AttentionShape
 from surgetank.engine.model.batch import ForwardBatch
 
 # Gathering this many more blocks per layer costs about as much as launching one more group.
 GROUP_COST_BLOCKS = 64
+# Beyond this a tile's scores outgrow the caches, and the allocator maps fresh pages for them.
+MAX_TILE_SCORES = 2**20
+MAX_TILE_QUERIES = 128
 
 
 class Gather:
@@ -23,105 +25,76 @@ class Gather:
         heads = torch.arange(2 * shape.num_kv_heads, device=shape.device)
         heads = heads.view(2, 1, shape.num_kv_heads, 1)  # K's before V's, as in the pool
         rows = block_tables[None, :, None, :] * (2 * shape.num_kv_heads) + heads
-        self.rows = rows.flatten()
-        self.length = blocks * block_size
+        self._rows = rows.flatten()
         self._buffer = torch.empty(
-            (2, n, shape.num_kv_heads, self.length, shape.head_dim),
+            (2, n * shape.num_kv_heads, blocks * block_size, shape.head_dim),
             dtype=shape.dtype,
             device=shape.device,
         )
 
     def __call__(self, pool: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """pool is [blocks * 2 * kv_heads, block_size * head_dim]; K and V are
-        [n, kv_heads, length, head_dim], valid until the next call."""
-        flat = self._buffer.view(len(self.rows), -1)
-        torch.index_select(pool, 0, self.rows, out=flat)
-        k, v = self._buffer.unbind()
-        return k, v
+        [n * kv_heads, length, head_dim], valid until the next call."""
+        torch.index_select(pool, 0, self._rows, out=self._buffer.view(len(self._rows), -1))
+        return self._buffer[0], self._buffer[1]
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeGroup:
-    """n sequences with one query token each, their contexts padded to L tokens.
+class Tile:
+    """Q query tokens of each of n sequences, attending to their first L tokens.
 
-    The query heads that share a KV head are rows of one small matrix: K and V are never repeated.
+    The query heads that share a KV head are rows of one matrix: K and V are never repeated.
     """
 
-    rows: torch.Tensor | slice  # which of the step's tokens
-    gather: Gather
-    mask: torch.Tensor  # [n * kv_heads, 1, L] 0 or -inf
-    scale: float
+    tokens: torch.Tensor  # [n * Q] flat positions; a padded query repeats its sequence's last one
+    mask: torch.Tensor  # [n, 1, Q, 1, L] 0 or -inf
 
-    def attend(self, pool: torch.Tensor, q: torch.Tensor, out: torch.Tensor) -> None:
-        """q and out are [T, heads, head_dim]."""
-        k, v = self.gather(pool)
-        k, v = k.flatten(0, 1), v.flatten(0, 1)
-        picked = q[self.rows].reshape(len(k), -1, q.shape[-1])
-        scores = torch.baddbmm(self.mask, picked, k.transpose(1, 2), alpha=self.scale)
-        out[self.rows] = torch.bmm(scores.softmax(-1), v).view(-1, *q.shape[1:])
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
+        """q (already scaled) and out are [T, heads, d], k and v are [n * kv_heads, length, d]."""
+        (n, _, queries, _, length), (batch, _, d) = self.mask.shape, k.shape
+        picked = q.index_select(0, self.tokens).view(n, queries, batch // n, -1, d)
+        rows = picked.transpose(1, 2).reshape(batch, -1, d)
+        scores = torch.bmm(rows, k[:, :length].transpose(1, 2))
+        scores.view(n, batch // n, queries, -1, length).add_(self.mask)
+        result = torch.bmm(scores.softmax(-1), v[:, :length])
+        result = result.view(n, batch // n, queries, -1, d).transpose(1, 2)
+        out.index_copy_(0, self.tokens, result.reshape(n * queries, -1, d))
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkGroup:
-    """n prompt chunks padded to Q query tokens over contexts padded to L."""
+class Group:
+    """Sequences whose blocks are gathered together, and their queries tile by tile."""
 
-    tokens: torch.Tensor  # [n, Q] flat positions; padding repeats a real one
-    valid: torch.Tensor  # [real] which of the n * Q are real ...
-    targets: torch.Tensor  # [real] ... and their flat positions
-    gather: Gather | None  # None: the chunk is the whole context
-    mask: torch.Tensor | None  # [n, 1, Q, L]; None: plain causal
+    gather: Gather
+    tiles: list[Tile]
 
-    def attend(
-        self,
-        pool: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-    ) -> None:
-        if self.gather is None:
-            k, v = k[self.tokens].transpose(1, 2), v[self.tokens].transpose(1, 2)
-        else:
-            k, v = self.gather(pool)
-        result = functional.scaled_dot_product_attention(
-            q[self.tokens].transpose(1, 2),
-            k,
-            v,
-            attn_mask=self.mask,
-            is_causal=self.mask is None,
-            enable_gqa=True,
-        )
-        flat = result.transpose(1, 2).reshape(-1, *q.shape[1:])
-        out.index_copy_(0, self.targets, flat[self.valid])
+    def attend(self, pool: torch.Tensor, q: torch.Tensor, out: torch.Tensor) -> None:
+        k, v = self.gather(pool)
+        for tile in self.tiles:
+            tile.attend(q, k, v, out)
 
 
-def decode_groups(batch: ForwardBatch, block_size: int, shape: AttentionShape) -> list[DecodeGroup]:
-    """The decoding sequences, split by context length where that saves more than it costs."""
-    if batch.num_decode == 0:
-        return []
-    lens = batch.context_lens[: batch.num_decode]
-    counts, order = ((lens + block_size - 1) // block_size).sort()
-    bounds = split_by_length(counts.tolist(), GROUP_COST_BLOCKS)
-    groups = []
-    for low, high, blocks in bounds:
-        rows = slice(0, batch.num_decode) if len(bounds) == 1 else order[low:high]
-        cells = torch.arange(blocks * block_size, device=lens.device)
-        mask = torch.zeros(high - low, len(cells), dtype=shape.dtype, device=lens.device)
-        mask.masked_fill_(cells >= lens[rows, None], -torch.inf)
-        groups.append(
-            DecodeGroup(
-                rows=rows,
-                gather=Gather(batch.block_tables[rows, :blocks], block_size, shape),
-                mask=mask.repeat_interleave(shape.num_kv_heads, 0).unsqueeze(1),
-                scale=shape.head_dim**-0.5,
-            )
-        )
-    return groups
+def plan_groups(batch: ForwardBatch, block_size: int, shape: AttentionShape) -> list[Group]:
+    """All sequences of a step: decoding ones split by context length where that saves more than
+    it costs, prompt chunks together when their sizes are within a factor of two."""
+    members = []
+    if batch.num_decode:
+        lens = batch.context_lens[: batch.num_decode]
+        counts, order = ((lens + block_size - 1) // block_size).sort()
+        ranges = split_by_length(counts.tolist(), GROUP_COST_BLOCKS)
+        members += [order[low:high] for low, high in ranges]
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    sizes = zip(batch.query_lens.tolist(), batch.context_lens.tolist())
+    for index, (query_len, context_len) in enumerate(sizes):
+        if index >= batch.num_decode:
+            alike[query_len.bit_length(), context_len.bit_length()].append(index)
+    members += [torch.tensor(chunk, device=batch.slots.device) for chunk in alike.values()]
+    return [_group(batch, rows, block_size, shape) for rows in members]
 
 
-def split_by_length(counts: list[int], cost: int) -> list[tuple[int, int, int]]:
-    """Ranges (low, high, longest) of ascending `counts`. A split at i spares the i shorter ones
-    the padding beyond their own longest; the best one is made while it spares more than `cost`."""
+def split_by_length(counts: list[int], cost: int) -> list[tuple[int, int]]:
+    """Ranges (low, high) of ascending `counts`. A split at i spares the i shorter ones the padding
+    beyond their own longest; the best one is made while it spares more than `cost`."""
     ranges, high = [], len(counts)
     while high > 0:
         longest = counts[high - 1]
@@ -130,41 +103,34 @@ def split_by_length(counts: list[int], cost: int) -> list[tuple[int, int, int]]:
         spared, low = max(((i * (longest - count), i) for i, count in cuts), default=(0, 0))
         if spared <= cost:
             low = 0
-        ranges.append((low, high, longest))
+        ranges.append((low, high))
         high = low
     return ranges
 
 
-def chunk_groups(batch: ForwardBatch, block_size: int, shape: AttentionShape) -> list[ChunkGroup]:
-    """The prompt chunks, those of a similar size (within a factor of two) together."""
-    first = batch.num_decode
-    query_lens, context_lens = batch.query_lens.tolist(), batch.context_lens.tolist()
-    alike: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
-    for index in range(first, len(query_lens)):
-        query, context = query_lens[index], context_lens[index]
-        alike[query == context, query.bit_length(), context.bit_length()].append(index)
-    return [
-        chunk_group(batch, block_size, shape, members, whole)
-        for (whole, _, _), members in alike.items()
-    ]
+def _group(
+    batch: ForwardBatch, rows: torch.Tensor, block_size: int, shape: AttentionShape
+) -> Group:
+    longest, queries = int(batch.context_lens[rows].max()), int(batch.query_lens[rows].max())
+    size = MAX_TILE_SCORES // (len(rows) * shape.num_heads * longest)
+    size = max(1, min(size, MAX_TILE_QUERIES))
+    blocks = -(-longest // block_size)
+    return Group(
+        Gather(batch.block_tables[rows, :blocks], block_size, shape),
+        [
+            _tile(batch, rows, range(start, min(start + size, queries)), shape)
+            for start in range(0, queries, size)
+        ],
+    )
 
 
-def chunk_group(
-    batch: ForwardBatch, block_size: int, shape: AttentionShape, members: list[int], whole: bool
-) -> ChunkGroup:
-    """One group; `whole` when each chunk starts its sequence, so that nothing is gathered."""
-    device = batch.slots.device
-    rows = torch.tensor(members, device=device)
-    query_lens, context_lens = batch.query_lens[rows, None], batch.context_lens[rows, None]
-    steps = torch.arange(int(query_lens.max()), device=device)
-    tokens = batch.query_starts[rows, None] + torch.minimum(steps, query_lens - 1)
-    valid = (steps < query_lens).flatten().nonzero().flatten()
-    gather = mask = None
-    if not whole:
-        blocks = -(-int(context_lens.max()) // block_size)
-        gather = Gather(batch.block_tables[rows, :blocks], block_size, shape)
-        cells = torch.arange(gather.length, device=device)
-        mask = torch.zeros(*tokens.shape, len(cells), dtype=shape.dtype, device=device)
-        mask.masked_fill_(cells > batch.positions[tokens].unsqueeze(-1), -torch.inf)
-        mask = mask.unsqueeze(1)
-    return ChunkGroup(tokens, valid, tokens.flatten()[valid], gather, mask)
+def _tile(batch: ForwardBatch, rows: torch.Tensor, part: range, shape: AttentionShape) -> Tile:
+    """Queries `part` of each sequence in `rows`; each sees its own position and those before."""
+    steps = torch.arange(part.start, part.stop, device=rows.device)
+    last = batch.query_lens[rows, None] - 1
+    tokens = batch.query_starts[rows, None] + torch.minimum(steps, last)
+    positions = batch.positions[tokens]
+    keys = torch.arange(int(positions.max()) + 1, device=rows.device)
+    mask = torch.zeros(*tokens.shape, len(keys), dtype=shape.dtype, device=rows.device)
+    mask.masked_fill_(keys > positions.unsqueeze(-1), -torch.inf)
+    return Tile(tokens.flatten(), mask[:, None, :, None, :])

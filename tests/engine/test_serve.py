@@ -190,3 +190,14 @@ def test_a_file_in_the_way_and_a_path_too_long_are_told(tmp_path: Path) -> None:
         with pytest.raises(LinkError, match=reason):
             Link(path, b"", 1, 1.0, SystemClock())
     assert (tmp_path / "file").read_text() == "not ours"
+
+
+def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"import sys; sys.modules['torch'] = None\n{MAIN}", "{}"]
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "surgetank engine: torch is not installed; the engine needs: "
+        "pip install 'surgetank[engine]'\n"
+    )

@@ -57,15 +57,17 @@ class Result:
         """Every bar is met in every seed."""
         return all(bar.holds(self.values[bar.key]) for bar in self.experiment.bars)
 
-    @property
-    def measured(self) -> str:
-        """For people."""
-        return ", ".join(f"{key} {value:.3g}" for key, value in self.values.items())
-
-    @property
-    def bar(self) -> str:
-        """For people."""
-        return ", ".join(map(str, self.experiment.bars))
+    def rows(self) -> list[list[str]]:
+        """A line for each bar, for people: experiment, measured, bar, holds."""
+        return [
+            [
+                self.name if number == 0 else "",
+                f"{self.values[bar.key]:.4g}",
+                str(bar),
+                "yes" if bar.holds(self.values[bar.key]) else "NO",
+            ]
+            for number, bar in enumerate(self.experiment.bars)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """For programs; null where nothing could be measured."""

@@ -1,6 +1,6 @@
 """All headline experiments, and how they are run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -27,17 +27,24 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def run_all(seeds: Sequence[int], only: Sequence[str] = (), jobs: int = 1) -> list[Result]:
+def run_all(seeds: Sequence[int], only: Sequence[str] = (), jobs: int = 1) -> Iterator[Result]:
     """Each experiment, or those of `only`, over all seeds. Raises UnknownExperiment."""
     for name in only:
         if name not in EXPERIMENTS:
-            raise UnknownExperiment(f"no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
-    names = [name for name in EXPERIMENTS if not only or name in only]
+            known = ", ".join(EXPERIMENTS)
+            raise UnknownExperiment(f"no experiment {name!r}; there are: {known}")
+    return _results([name for name in EXPERIMENTS if not only or name in only], seeds, jobs)
+
+
+def _results(names: Sequence[str], seeds: Sequence[int], jobs: int) -> Iterator[Result]:
     if jobs == 1:
-        return [judge(EXPERIMENTS[name], [measure(name, seed) for seed in seeds]) for name in names]
+        for name in names:
+            yield judge(EXPERIMENTS[name], [measure(name, seed) for seed in seeds])
+        return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         measured = {name: pool.map(partial(measure, name), seeds) for name in names}
-        return [judge(EXPERIMENTS[name], list(measured[name])) for name in names]
+        for name in names:
+            yield judge(EXPERIMENTS[name], list(measured[name]))
 
 
 def measure(name: str, seed: int) -> dict[str, float]:

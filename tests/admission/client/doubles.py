@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -63,7 +64,7 @@ class Service:
     attempts: list[str | None] = field(default_factory=list)
     deadlines: list[float | None] = field(default_factory=list)
 
-    def next(self, context: grpc.ServicerContext) -> Answer:
+    def next(self, context: Any) -> Answer:
         said = {str(name): value for name, value in context.invocation_metadata() or ()}
         attempt = said.get("x-surgetank-attempt")
         self.attempts.append(None if attempt is None else str(attempt))
@@ -80,6 +81,22 @@ class Service:
         yield from answer.tokens
         self.end(answer, context)
 
+    async def aio_unary(self, request: bytes, context: Any) -> bytes:
+        answer = self.next(context)
+        await self.aio_end(answer, context)
+        return b"".join(answer.tokens)
+
+    async def aio_stream(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        answer = self.next(context)
+        for token in answer.tokens:
+            yield token
+        await self.aio_end(answer, context)
+
+    async def aio_end(self, answer: Answer, context: Any) -> None:
+        if answer.code is not grpc.StatusCode.OK:
+            pushback = (("grpc-retry-pushback-ms", answer.pushback),) if answer.pushback else ()
+            await context.abort(answer.code, "refused", pushback)
+
     def end(self, answer: Answer, context: grpc.ServicerContext) -> None:
         if answer.pushback:
             context.set_trailing_metadata((("grpc-retry-pushback-ms", answer.pushback),))
@@ -87,10 +104,10 @@ class Service:
             context.abort(answer.code, "refused")
 
 
-def _handlers(service: Service) -> "grpc.GenericRpcHandler[bytes, bytes]":
+def _handlers(unary: Any, stream: Any) -> Any:
     methods = {
-        "Unary": grpc.unary_unary_rpc_method_handler(service.unary),
-        "Stream": grpc.unary_stream_rpc_method_handler(service.stream),
+        "Unary": grpc.unary_unary_rpc_method_handler(unary),
+        "Stream": grpc.unary_stream_rpc_method_handler(stream),
     }
     return grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)
 
@@ -100,7 +117,7 @@ def served(service: Service) -> Iterator[str]:
     """The service on loopback; yields its address."""
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
-        server.add_generic_rpc_handlers((_handlers(service),))
+        server.add_generic_rpc_handlers((_handlers(service.unary, service.stream),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         yield f"127.0.0.1:{port}"
@@ -110,10 +127,9 @@ def served(service: Service) -> Iterator[str]:
 @asynccontextmanager
 async def served_aio(service: Service) -> AsyncIterator[str]:
     """The same on a grpc.aio server."""
-    with ThreadPoolExecutor(2) as pool:
-        server = grpc.aio.server(pool)
-        server.add_generic_rpc_handlers((_handlers(service),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        yield f"127.0.0.1:{port}"
-        await server.stop(None)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((_handlers(service.aio_unary, service.aio_stream),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(None)

@@ -28,15 +28,14 @@ def test_deposits_expire() -> None:
     assert budget.balance == 0.0
 
 
-def test_the_floor_is_a_rate() -> None:
+def test_the_floor_fills_a_reserve() -> None:
     clock = ManualClock()
     budget = RetryBudget(ratio=0.0, floor=0.5, ttl=10.0, clock=clock)
-    spent = []
-    for _ in range(30):
-        spent.append(sum(budget.withdraw() for _ in range(10)))
-        clock.advance(1.0)
-    assert sum(spent) == 15
-    assert spent[0] == spent[10] == spent[20] == 5
+    assert [budget.withdraw() for _ in range(6)] == [True] * 5 + [False]
+    clock.advance(4.0)
+    assert [budget.withdraw() for _ in range(3)] == [True, True, False]
+    clock.advance(100.0)
+    assert budget.balance == 5.0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["call", "retry"]), st.floats(0.0, 3.0)), max_size=200))

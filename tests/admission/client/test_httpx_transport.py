@@ -122,7 +122,7 @@ def test_an_sdk_that_retries_by_itself_is_left_to_it(naps: Naps) -> None:
 
 
 def test_a_callers_request_can_be_sent_again(naps: Naps) -> None:
-    script = Script(refusal(503))
+    script = Script(*(refusal(503) for _ in range(6)))
     with client(script, naps) as http:
         request = http.build_request("POST", URL, json={})
         http.send(request)

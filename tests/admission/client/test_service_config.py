@@ -21,7 +21,7 @@ def test_grpcio_retries_by_the_printed_config() -> None:
     options = [("grpc.service_config", printed.stdout)]
     service = Service([Answer(code=REFUSED, pushback="50"), Answer([b"ok"])])
     with served(service) as address, grpc.insecure_channel(address, options) as channel:
-        assert channel.unary_unary(f"/{SERVICE}/Unary")(b"", timeout=20) == b"ok"
+        assert channel.unary_unary(f"/{SERVICE}/Unary", None, None)(b"", timeout=20) == b"ok"
     assert len(service.attempts) == 2
 
 

@@ -28,7 +28,8 @@ class Heard:
 
     timeline: Timeline
     started: list[float] = field(default_factory=list)
-    tokens: list[tuple[float, int]] = field(default_factory=list)  # when, how many
+    at: list[float] = field(default_factory=list)  # when tokens came
+    counts: list[int] = field(default_factory=list)  # how many
     finish: FinishReason | None = None
     detail: str = ""
 
@@ -37,7 +38,8 @@ class Heard:
 
     def on_tokens(self, tokens: Tokens) -> None:
         if tokens.token_ids:
-            self.tokens.append((self.timeline.monotonic(), len(tokens.token_ids)))
+            self.at.append(self.timeline.monotonic())
+            self.counts.append(len(tokens.token_ids))
         self.finish, self.detail = tokens.finish or self.finish, tokens.detail or self.detail
 
     def on_lost(self, detail: str) -> None:

@@ -15,7 +15,7 @@ MODEL = StepModel(t0=5e-3, a=30e-6, b=80e-6, c=50e-9)
 
 def rows(noise: float, count: int = 500) -> list[Row]:
     rng = random.Random(1)
-    made = []
+    made: list[Row] = []
     for _ in range(count):
         p, b = rng.choice([0, rng.randint(1, 1024)]), rng.randint(1, 64)
         k = b * rng.randint(10, 2000)

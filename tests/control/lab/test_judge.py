@@ -12,7 +12,7 @@ from surgetank.telemetry.slo import SloTargets
 from surgetank.telemetry.vocabulary import Outcome
 
 SCENARIO = Scenario(
-    engine=EngineSpec(model=StepModel(t0=0.01, a=0.001, b=0.0, c=0.0), max_num_seqs=10),
+    engine=EngineSpec(model=StepModel(t0=0.01, a=0.0001, b=0.0, c=0.0), max_num_seqs=10),
     slo=SloTargets(ttft=1.0, tpot=0.1),
 )
 
@@ -59,9 +59,9 @@ def test_cost_and_goodput_are_in_engine_seconds() -> None:
     row(log, ended=2.5, prompt=300)
     row(log, ended=9.0)
     calls = judge(run(log))
-    # a * 100 + t0 / 10 * 10 = .11 with the batch of 10 that the slots allow
-    assert calls.cost == pytest.approx([0.11, 0.31, 0.11])
-    assert calls.goodput(1.0, 3.0) == pytest.approx(0.42 / 2)
+    # a * 100 + t0 / 10 * 10 = .02 with the batch of 10 that the slots allow
+    assert calls.cost == pytest.approx([0.02, 0.04, 0.02])
+    assert calls.goodput(1.0, 3.0) == pytest.approx(0.06 / 2)
 
 
 def test_rows_come_back_in_order_of_arrival() -> None:

@@ -76,7 +76,7 @@ def test_fit_of_a_file_that_is_none(tmp_path: Path) -> None:
         (["run", "--input", "/nowhere.csv"], "/nowhere.csv: "),
         (["run", "--duration", "0"], "duration is 0; allowed"),
         (["headline", "--only", "speed"], "no experiment 'speed'; there are"),
-        (["headline", "--seeds", "a"], "invalid literal"),
+        (["headline", "--seeds", "1,-2"], "seed is '-2'; allowed: whole numbers"),
     ],
 )
 def test_wrong_words_are_one_sentence_and_exit_code_2(words: list[str], said: str) -> None:

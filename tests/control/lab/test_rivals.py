@@ -72,8 +72,7 @@ def test_envoy_measures_with_three_and_then_follows_the_gradient() -> None:
         now = 0.1 * (number + 1)
         policy.ended(now - 0.1, now, True, Seen(in_flight=2))
     # The ideal latency is .1 s. At .1 s the gradient is 1.25: 3 * 1.25 + sqrt(3.75) = 5.68.
-    for _ in range(3):
-        policy.ended(5.1, 5.2, True, Seen(in_flight=2))
+    policy.ended(5.1, 5.2, True, Seen(in_flight=2))
     assert policy.limit == 5
     policy.ended(4.3, 5.3001, True, Seen(in_flight=2))  # ten times the ideal: halved at most
     assert policy.limit == 4  # 2.5 + sqrt(2.5)

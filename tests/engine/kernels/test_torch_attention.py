@@ -8,7 +8,7 @@ import torch
 
 from surgetank.engine.kernels.attention import AttentionShape
 from surgetank.engine.kernels.torch_attention import TorchAttention, TorchKVCache
-from surgetank.engine.kernels.torch_plan import decode_groups, split_by_length
+from surgetank.engine.kernels.torch_plan import plan_groups, split_by_length
 from surgetank.engine.model.batch import ForwardBatch
 
 SHAPE = AttentionShape(
@@ -122,16 +122,16 @@ def test_layers_do_not_share_cells() -> None:
 @pytest.mark.parametrize(
     ("counts", "cost", "ranges"),
     [
-        ([4, 4, 4], 0, [(0, 3, 4)]),
-        ([1, 10], 8, [(1, 2, 10), (0, 1, 1)]),
-        ([1, 10], 9, [(0, 2, 10)]),
-        ([1] * 9 + [20] * 9, 64, [(9, 18, 20), (0, 9, 1)]),
-        ([1, 1, 30, 30, 90, 90], 10, [(4, 6, 90), (2, 4, 30), (0, 2, 1)]),
-        ([5], 0, [(0, 1, 5)]),
+        ([4, 4, 4], 0, [(0, 3)]),
+        ([1, 10], 8, [(1, 2), (0, 1)]),
+        ([1, 10], 9, [(0, 2)]),
+        ([1] * 9 + [20] * 9, 64, [(9, 18), (0, 9)]),
+        ([1, 1, 30, 30, 90, 90], 10, [(4, 6), (2, 4), (0, 2)]),
+        ([5], 0, [(0, 1)]),
     ],
 )
 def test_lengths_are_split_where_padding_would_cost_more(
-    counts: list[int], cost: int, ranges: list[tuple[int, int, int]]
+    counts: list[int], cost: int, ranges: list[tuple[int, int]]
 ) -> None:
     assert split_by_length(counts, cost) == ranges
 
@@ -139,9 +139,9 @@ def test_lengths_are_split_where_padding_would_cost_more(
 def test_a_batch_of_like_lengths_is_one_group() -> None:
     history = History([100, 120, 140], [1, 1, 1])
     batch = history.batch([99, 119, 139], [100, 120, 140], 3)
-    (group,) = decode_groups(batch, BLOCK, SHAPE)
-    assert group.mask.shape == (3 * 2, 1, 144)
-    assert (group.mask == 0).sum(-1).flatten().tolist() == [100, 100, 120, 120, 140, 140]
+    (group,) = plan_groups(batch, BLOCK, SHAPE)
+    (tile,) = group.tiles
+    assert (tile.mask == 0).sum(-1).flatten().tolist() == [100, 120, 140]
 
 
 def filled(host_blocks: int = 0) -> tuple[TorchKVCache, torch.Tensor]:
