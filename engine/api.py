@@ -10,6 +10,9 @@ import msgspec
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import FinishReason, Priority
 
+# How `detail` begins when a choice is refused for want of memory, of whatever kind.
+OUT_OF_MEMORY = "out of memory"
+
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How to pick tokens and when to stop. Ranges are checked at the door, never here."""
@@ -86,6 +89,9 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes_per_token: int
     max_num_seqs: int
     max_batch_tokens: int
+    prefill_share: float = 1.0  # as configured; Settings change these three between steps
+    kv_watermark: float = 1.0
+    tpot_target: float = 0.0  # seconds
     engine_version: str
     pid: int
 
@@ -95,6 +101,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     max_num_seqs: int | None = None
     max_batch_tokens: int | None = None
+    prefill_share: float | None = None  # of a step's tokens, for reading prompts
+    kv_watermark: float | None = None  # of the KV pool, what sequences may hold
+    tpot_target: float | None = None  # seconds of a step in which somebody decodes; 0: any
+    policy: str | None = None  # a name out of engine/policies/table.py
 
 
 class Commands(msgspec.Struct, frozen=True, tag="commands"):

@@ -1,6 +1,5 @@
 """Puts an engine together from its settings: device, model, KV pool, and what it says of itself."""
 
-import math
 import os
 import random
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ import torch
 
 from surgetank import __version__
 from surgetank.engine.api import ModelCard
+from surgetank.engine.budgets import Budgets
 from surgetank.engine.config import BuildError, EngineConfig
 from surgetank.engine.fit import Capacity
 from surgetank.engine.intake import Intake
@@ -17,13 +17,15 @@ from surgetank.engine.kv.manager import KVManager
 from surgetank.engine.loop import StepLoop
 from surgetank.engine.model.load import LoadedModel, load
 from surgetank.engine.model.locate import resolve
+from surgetank.engine.operators import OperatorMeter, SampledCache, SampledModel
 from surgetank.engine.policies.table import POLICIES
 from surgetank.engine.roster import Roster
 from surgetank.engine.runner import Runner
-from surgetank.engine.scheduler import Budget
 from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.engine_recorder import EngineSizes
 
 CPU_KV_BYTES = 1024**3
+GPU_SWAP_BYTES = 1024**3
 GPU_KV_SHARE = 0.85  # of what the weights leave free; the rest is for activations
 
 
@@ -33,6 +35,9 @@ class Built:
 
     loop: StepLoop
     card: ModelCard
+    device: torch.device
+    meter: OperatorMeter
+    sizes: EngineSizes
 
 
 def build(config: EngineConfig, clock: Clock) -> Built:
@@ -50,24 +55,21 @@ def assemble(config: EngineConfig, loaded: LoadedModel, clock: Clock) -> Built:
     model, facts = loaded.model, loaded.config
     context = min(config.context_length or facts.context_length, facts.context_length)
     bytes_per_token = facts.kv_bytes_per_token(model.dtype.itemsize)
+    block_bytes = config.block_size * bytes_per_token
     blocks = _kv_blocks(config, bytes_per_token, context, model.device)
-    cache = _allocate(
-        loaded, blocks, config.block_size, blocks * config.block_size * bytes_per_token
-    )
-    roster = Roster(KVManager(blocks, config.block_size), POLICIES[config.policy])
-    capacity = Capacity(facts.vocab_size, context, kv_tokens=blocks * config.block_size)
+    host_blocks = _swap_bytes(config, model.device) // block_bytes
+    cache = _allocate(loaded, blocks, config.block_size, host_blocks, block_bytes)
+    kv = KVManager(blocks, config.block_size, host_blocks, block_bytes)
+    budgets = Budgets(config, kv)  # before anything asks for the capacity that it sets
+    roster = Roster(kv, POLICIES[config.policy])
+    capacity = Capacity(facts.vocab_size, context, kv.capacity, config.max_num_seqs)
     eos_ids = loaded.tokenizer.eos_token_ids
-    budget = Budget(
-        tokens=config.max_batch_tokens,
-        prefill_tokens=max(1, int(config.max_batch_tokens * config.prefill_share)),
-        sequences=config.max_num_seqs,
-        spare_blocks=math.ceil(blocks * config.kv_spare),
-    )
+    meter = OperatorMeter(config.operator_sampling, model.device, clock)
     loop = StepLoop(
-        Runner(model, cache, model.device),
+        Runner(SampledModel(model, meter), SampledCache(cache, meter), model.device),
         roster,
         Intake(roster, capacity, eos_ids, random.Random(config.seed)),
-        budget,
+        budgets,
         clock,
     )
     card = ModelCard(
@@ -89,10 +91,20 @@ def assemble(config: EngineConfig, loaded: LoadedModel, clock: Clock) -> Built:
         kv_bytes_per_token=bytes_per_token,
         max_num_seqs=config.max_num_seqs,
         max_batch_tokens=config.max_batch_tokens,
+        prefill_share=config.prefill_share,
+        kv_watermark=config.kv_watermark,
+        tpot_target=config.tpot_target or 0.0,
         engine_version=__version__,
         pid=os.getpid(),
     )
-    return Built(loop, card)
+    sizes = EngineSizes(
+        kv_block_size=config.block_size,
+        kv_blocks=blocks,
+        parameters=card.parameters,
+        weight_bytes=card.parameters * model.dtype.itemsize,
+        kv_bytes_per_token=bytes_per_token,
+    )
+    return Built(loop, card, model.device, meter, sizes)
 
 
 def _device(config: EngineConfig) -> torch.device:
@@ -134,11 +146,21 @@ def _kv_blocks(
     return min(size // block_bytes, most)
 
 
-def _allocate(loaded: LoadedModel, blocks: int, block_size: int, size: int) -> KVCache:
+def _swap_bytes(config: EngineConfig, device: torch.device) -> int:
+    if config.swap_bytes is not None:
+        return config.swap_bytes
+    return GPU_SWAP_BYTES if device.type == "cuda" else 0
+
+
+def _allocate(
+    loaded: LoadedModel, blocks: int, block_size: int, host_blocks: int, block_bytes: int
+) -> KVCache:
     try:
-        return loaded.model.allocate_cache(blocks, block_size)
+        return loaded.model.allocate_cache(blocks, block_size, host_blocks)
     except (MemoryError, RuntimeError) as error:  # torch says "out of memory" with the latter
+        pool, swap = (count * block_bytes / 1024**3 for count in (blocks, host_blocks))
         raise BuildError(
-            f"a KV pool of {blocks} blocks needs {size / 1024**3:.2f} GiB, which "
-            f"{loaded.model.device} does not have; set kv_blocks or kv_bytes lower"
+            f"a KV pool of {blocks} blocks needs {pool:.2f} GiB on {loaded.model.device}, and its "
+            f"swap pool {swap:.2f} GiB, which are not there; set kv_blocks, kv_bytes or "
+            "swap_bytes lower"
         ) from error

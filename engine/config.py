@@ -66,14 +66,57 @@ class EngineConfig(BaseModel):
     prefill_share: float = Field(
         1.0, gt=0, le=1, description="of a step's tokens, how many may read prompts"
     )
-    policy: Literal["fcfs", "priority", "deadline"] = Field(
-        "fcfs", description="order in which waiting sequences enter the batch"
+    min_prefill_tokens: int = Field(
+        32, ge=1, le=1_048_576, description="that tpot_target leaves to prompts in every step"
+    )
+    tpot_target: float | None = Field(
+        0.1,
+        gt=0,
+        le=60,
+        description="seconds of a step in which somebody decodes; prompts are cut to it; "
+        "null: any. The default is that of the service's TPOT target",
+    )
+    kv_watermark: float = Field(
+        1.0, gt=0, le=1, description="share of the KV pool that sequences may hold"
+    )
+    swap_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="host memory for the KV of preempted sequences; unset: 1 GiB on a GPU, on a "
+        "CPU 0, where the same memory is better spent on the KV pool",
+    )
+    preemption: Literal["auto", "recompute", "swap"] = Field(
+        "auto", description="what becomes of a preempted sequence's KV; auto: what costs less time"
+    )
+    max_preemptions: int = Field(
+        3, ge=0, le=1000, description="of one sequence, after which others must give way"
+    )
+    displace: bool = Field(
+        True, description="under policy priority, higher classes may put lower ones back"
+    )
+    policy: Literal["fcfs", "priority", "deadline", "static", "interval"] = Field(
+        "fcfs", description="who of the waiting enters the batch, and when"
+    )
+    admit_every: int = Field(
+        8, ge=1, le=10_000, description="steps between admissions under policy interval"
     )
     seed: int | None = Field(
         None, description="makes requests without a seed of their own repeatable; unset: random"
     )
     metrics_host: str = Field("127.0.0.1", description="where the engine's /metrics listens")
     metrics_port: int = Field(8403, ge=0, le=65535, description="0: any free port")
+    ring_steps: int = Field(
+        4096,
+        ge=16,
+        le=1_000_000,
+        description="steps kept in the file beside the socket, also for a post-mortem",
+    )
+    operator_sampling: int = Field(
+        64,
+        ge=0,
+        le=1_000_000,
+        description="one step in so many has its operators timed; 0: none",
+    )
     max_unsent_bytes: int = Field(
         16 * 1024 * 1024,
         ge=4096,

@@ -3,9 +3,10 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 
 from surgetank.engine.api import GenerateRequest, Tokens
-from surgetank.engine.fit import Capacity, misfit, too_wide
+from surgetank.engine.fit import Capacity, misfit, too_large
 from surgetank.engine.randomness import choice_seed
 from surgetank.engine.roster import Roster
 from surgetank.engine.sequence import Sequence
@@ -23,24 +24,28 @@ class Intake:
         self, roster: Roster, capacity: Capacity, eos_ids: tuple[int, ...], rng: random.Random
     ) -> None:
         self.answers: list[Tokens] = []
+        self.capacity = capacity
         self._roster = roster
-        self._capacity = capacity
         self._eos_ids = frozenset(eos_ids)
         self._rng = rng
         self._arrivals = itertools.count()
 
-    def submit(self, request: GenerateRequest, sequences: int, now: float) -> None:
-        """Into the line, or refused at once; `sequences` may run at once. Raises ProtocolError."""
+    def submit(self, request: GenerateRequest, now: float) -> None:
+        """Into the line, or refused at once. Raises ProtocolError."""
         if request.request_id in self._roster:
             raise ProtocolError(f"request id {request.request_id} is still in use")
-        detail = misfit(request, self._capacity, sequences)
+        detail = misfit(request, self.capacity)
         if detail is None:
             self._roster.add(self._leader(request, now))
         else:
-            self.answers += [
-                Tokens(request.request_id, index, [], None, FinishReason.REFUSED, detail)
-                for index in range(max(1, request.n))
-            ]
+            self.turn_away(request, detail)
+
+    def turn_away(self, request: GenerateRequest, detail: str) -> None:
+        """Refuse each choice of a request that is not in the line."""
+        self.answers += [
+            Tokens(request.request_id, index, [], None, FinishReason.REFUSED, detail)
+            for index in range(max(1, request.n))
+        ]
 
     def cancel(self, request_id: int, index: int) -> None:
         """Silently out; -1 is every choice. What is not there has just ended: nothing to do."""
@@ -52,13 +57,14 @@ class Intake:
         for sequence in [each for each in self._roster if each.deadline <= now]:
             self.end(sequence, FinishReason.DEADLINE)
 
-    def shrink(self, sequences: int) -> None:
-        """Refuse the waiting that can no longer run now that fewer sequences may run at once."""
+    def resize(self, sequences: int, kv_tokens: int) -> None:
+        """New limits; the waiting that can never run under them are refused."""
+        self.capacity = replace(self.capacity, sequences=sequences, kv_tokens=kv_tokens)
         for leader in list(self._roster.view.waiting):
-            detail = too_wide(leader.width, sequences)
+            output = leader.sampling.max_tokens
+            detail = too_large(leader.prompt_len, output, leader.width, self.capacity)
             if detail is not None:
-                for each in (leader, *leader.followers):
-                    self.end(each, FinishReason.REFUSED, detail)
+                self.refuse(leader, detail)
 
     def abandon(self) -> int:
         """Nobody listens any more: all out, silently. Returns how many choices that were."""
@@ -67,6 +73,11 @@ class Intake:
             self._roster.remove(sequence)
         self.answers.clear()
         return len(everyone)
+
+    def refuse(self, leader: Sequence, detail: str) -> None:
+        """Out, with all that follow it."""
+        for each in (leader, *leader.followers):
+            self.end(each, FinishReason.REFUSED, detail)
 
     def end(self, sequence: Sequence, finish: FinishReason, detail: str = "") -> None:
         """Out, with an answer and no further token."""

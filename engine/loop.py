@@ -1,20 +1,21 @@
-"""The step loop's turn: schedule, forward, sample, emit, and one record of it all."""
+"""The step loop's turn: take commands, schedule, carry out, and one record of it all."""
 
 import logging
-from dataclasses import replace
 
-import torch
-
-from surgetank.engine.api import Commands, Settings, Started, StepOutput, Tokens
-from surgetank.engine.intake import Intake
-from surgetank.engine.report import Scheduled, Stopwatch, Times, record, slot_states
+from surgetank.engine.api import OUT_OF_MEMORY, Commands, Settings, Started, StepOutput, Tokens
+from surgetank.engine.budgets import Budgets
+from surgetank.engine.executor import Executor
+from surgetank.engine.intake import Intake, ProtocolError
+from surgetank.engine.plan import Budget, Plan
+from surgetank.engine.policies.table import POLICIES
+from surgetank.engine.relief import Relief
+from surgetank.engine.report import Scheduled, Stopwatch, Times, Trouble, record, slot_states
 from surgetank.engine.roster import Roster
 from surgetank.engine.runner import Runner
-from surgetank.engine.sampler import NO_TOKEN, Samples, sample
-from surgetank.engine.scheduler import Budget, Plan, schedule
-from surgetank.engine.sequence import Sequence
+from surgetank.engine.scheduler import schedule
 from surgetank.telemetry.clock import Clock
-from surgetank.telemetry.vocabulary import FinishReason
+from surgetank.telemetry.stepmodel import StepFit
+from surgetank.telemetry.vocabulary import OomAction, OomSource
 
 logger = logging.getLogger(__name__)
 
@@ -23,26 +24,39 @@ class StepLoop:
     """One engine's work, a step at a time. Knows nothing of sockets and processes."""
 
     def __init__(
-        self, runner: Runner, roster: Roster, intake: Intake, budget: Budget, clock: Clock
+        self, runner: Runner, roster: Roster, intake: Intake, budgets: Budgets, clock: Clock
     ) -> None:
         self.roster = roster
         self.intake = intake
-        self.budget = budget
-        self._slots = budget.sequences
-        self._prefill_share = budget.prefill_tokens / budget.tokens
-        self._runner = runner
-        self._clock = clock
         self.steps = 0
+        self._budgets = budgets
+        self._clock = clock
+        self._relief = Relief(runner, roster)
+        self._executor = Executor(runner, roster, intake, budgets, self._relief)
+        self._faults = 0  # found since the last record
 
     @property
     def busy(self) -> bool:
         """There is something to compute or to answer."""
         return bool(self.roster) or bool(self.intake.answers)
 
+    @property
+    def budget(self) -> Budget:
+        """The next step's."""
+        return self._budgets.budget()
+
+    @property
+    def fit(self) -> StepFit:
+        """What the engine has learnt of its own speed."""
+        return self._budgets.fit
+
     def faults(self) -> list[str]:
-        """What is wrong with the KV cache's books; an empty list when all is well."""
+        """What is wrong with the KV cache's books; an empty list when all is well. The next
+        record tells how many that were."""
         holders = [sequence.table for sequence in self.roster if sequence.leader is None]
-        return self.roster.view.kv.faults(holders)
+        found = self.roster.view.kv.faults(holders)
+        self._faults += len(found)
+        return found
 
     def take(self, commands: Commands) -> None:
         """What arrived between two steps. Raises ProtocolError."""
@@ -50,7 +64,11 @@ class StepLoop:
             self._apply(commands.settings)
         now = self._clock.monotonic()
         for request in commands.submit:
-            self.intake.submit(request, self.budget.sequences, now)
+            try:
+                self.intake.submit(request, now)
+            except MemoryError:
+                self._relief.note(OomSource.HOST, OomAction.REFUSED)
+                self.intake.turn_away(request, f"{OUT_OF_MEMORY}: the host has none left for it")
         for request_id, index in commands.cancel:
             self.intake.cancel(request_id, index)
 
@@ -66,87 +84,44 @@ class StepLoop:
         self.roster.follow(plan)
         started, scheduled = self._look(plan, contended)
         times.schedule = watch.lap()
-        tokens = self._compute(plan, times, watch)
+        tokens = self._executor.run(plan, times, watch)
         self.steps += 1
+        trouble = Trouble(self._relief.take_events(), self._take_faults())
         now = self._clock.monotonic()
-        told = record(self.steps, now, plan, scheduled, budget, view, times)
+        told = record(self.steps, now, plan, scheduled, budget, view, times, trouble)
+        self._budgets.learn(told)
         return StepOutput(tokens + self._answers(), started, told)
 
     def _apply(self, settings: Settings) -> None:
         """New limits, held within what the process was built for."""
-        sequences = max(1, settings.max_num_seqs or self.budget.sequences)
-        tokens = max(1, settings.max_batch_tokens or self.budget.tokens)
-        self.budget = replace(
-            self.budget,
-            sequences=min(sequences, self._slots),
-            tokens=tokens,
-            prefill_tokens=max(1, int(tokens * self._prefill_share)),
-        )
-        self.intake.shrink(self.budget.sequences)
-        logger.info("budget of a step: %s", self.budget)
+        if settings.policy is not None:
+            if settings.policy not in POLICIES:
+                allowed = ", ".join(POLICIES)
+                raise ProtocolError(f"policy is {settings.policy!r}; allowed: {allowed}")
+            self.roster.reorder(POLICIES[settings.policy])
+        self._budgets.apply(settings)
+        self.intake.resize(self._budgets.limits.sequences, self.roster.view.kv.capacity)
+        logger.info("limits: %s", self._budgets.limits)
 
     def _look(self, plan: Plan, contended: bool) -> tuple[list[Started], Scheduled]:
         """The plan's facts, before sequences grow, fork and leave. Recomputing is no cache hit."""
         first = [sequence for sequence in plan.admitted if not sequence.started]
+        again = [sequence for sequence in plan.admitted if sequence.started]
         for sequence in first:
             sequence.started = True
         hits = sum(sequence.table.stored for sequence in first)
         scheduled = Scheduled(
-            slots=slot_states(plan, self.roster.view, self._slots),
-            context_tokens=sum(each.table.stored + count for each, count in plan.chunks),
+            slots=slot_states(plan, self.roster.view, self._budgets.built.sequences),
             prefix_hits=hits,
             prefix_misses=sum(sequence.prompt_len for sequence in first) - hits,
+            recomputed=sum(max(0, each.lost - each.table.stored) for each in again),
             contended=contended,
         )
         return [Started(each.request_id, each.table.stored) for each in first], scheduled
 
-    def _compute(self, plan: Plan, times: Times, watch: Stopwatch) -> list[Tokens]:
-        """Forward and sample. What goes wrong there ends the plan's requests, not the engine."""
-        ready = [sequence for sequence, count in plan.chunks if count == sequence.remaining]
-        choosing = [each for leader in ready for each in (leader, *leader.followers)]
-        try:
-            logits = self._runner.forward(plan.decode, plan.prefill, plan.copies)
-            times.forward = watch.lap()
-            samples = self._sample(logits, ready, choosing)
-        except Exception as error:
-            logger.exception("step %d failed", self.steps + 1)
-            self._fail(plan, f"{type(error).__name__}: {error}")
-            return []
-        for sequence, count in plan.chunks:
-            self.roster.view.kv.fill(sequence.table, sequence.tokens, count)
-        for leader in ready:
-            self.roster.fork(leader)
-        tokens = [self._advance(each, row, samples) for row, each in enumerate(choosing)]
-        times.sample = watch.lap()
-        return tokens
-
-    def _sample(
-        self, logits: torch.Tensor, ready: list[Sequence], choosing: list[Sequence]
-    ) -> Samples:
-        """Followers choose from their leader's logits."""
-        if len(choosing) > len(ready):
-            widths = torch.tensor([leader.width for leader in ready], device=logits.device)
-            logits = logits.repeat_interleave(widths, 0)
-        return sample(logits, choosing)
-
-    def _advance(self, sequence: Sequence, row: int, samples: Samples) -> Tokens:
-        """One sequence's new token; with its last one it leaves."""
-        token = samples.token_ids[row]
-        key = (sequence.request_id, sequence.index)
-        if token == NO_TOKEN:
-            self.roster.remove(sequence)
-            detail = "the model's logits are not finite"
-            return Tokens(*key, [], None, FinishReason.ERROR, detail)
-        finish = sequence.append(token)
-        if finish is not None:
-            self.roster.remove(sequence)
-        logprob = samples.logprobs.get(row)
-        return Tokens(*key, [token], None if logprob is None else [logprob], finish)
-
-    def _fail(self, plan: Plan, detail: str) -> None:
-        for leader, _ in plan.chunks:
-            for sequence in (leader, *leader.followers):
-                self.intake.end(sequence, FinishReason.ERROR, detail)
+    def _take_faults(self) -> int:
+        faults, self._faults = self._faults, 0
+        return faults
 
     def _answers(self) -> list[Tokens]:
         answers, self.intake.answers = self.intake.answers, []

@@ -3,18 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from surgetank.engine.scheduler import Budget, Plan, View
+from surgetank.engine.plan import Budget, Plan, View
 from surgetank.engine.sequence import Sequence
 from surgetank.telemetry.clock import Clock
-from surgetank.telemetry.steprecord import PREEMPTIONS, ByClass, StepRecord, tally
+from surgetank.telemetry.steprecord import OOMS, PREEMPTIONS, ByClass, StepRecord, tally
 from surgetank.telemetry.vocabulary import (
-    PreemptionKind,
+    OomAction,
+    OomSource,
     PreemptionReason,
     Priority,
     SlotState,
 )
-
-_RECOMPUTED = [(PreemptionKind.RECOMPUTE, PreemptionReason.KV, each) for each in Priority]
 
 
 @dataclass(slots=True)
@@ -47,17 +46,26 @@ class Scheduled:
     """What only the moment after scheduling knows, before sequences grow, fork and leave."""
 
     slots: dict[SlotState, int]
-    context_tokens: int
     prefix_hits: int
     prefix_misses: int
+    recomputed: int
     contended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What went wrong since the last record."""
+
+    ooms: list[tuple[OomSource, OomAction]]
+    faults: int
 
 
 def slot_states(plan: Plan, view: View, slots: int) -> dict[SlotState, int]:
     """The step's slots by what they were. Asked of `view` once the plan's moves are made.
 
     A slot that nobody waits for has no work; of the others empty, all have the one reason that
-    stopped the line, except those of running sequences that the token budget left out.
+    stopped the line, except those of running sequences that got no block, or that the token
+    budget left out.
     """
     filled = _width(sequence for sequence, _ in plan.chunks)
     held_back = _width(view.running) - filled
@@ -65,7 +73,8 @@ def slot_states(plan: Plan, view: View, slots: int) -> dict[SlotState, int]:
     wanted = min(empty, _width(view.waiting))
     states = dict.fromkeys(SlotState, 0)
     states[SlotState.FILLED] = filled
-    states[SlotState.BLOCKED_TOKEN_BUDGET] = held_back
+    states[SlotState.BLOCKED_KV] = starved = min(plan.starved, held_back)
+    states[SlotState.BLOCKED_TOKEN_BUDGET] = held_back - starved
     states[SlotState.NO_WORK] = empty - wanted
     states[plan.blocked_by] += wanted
     return states
@@ -79,9 +88,12 @@ def record(
     budget: Budget,
     view: View,
     times: Times,
+    trouble: Trouble,
 ) -> StepRecord:
     """The finished step, told once."""
     pool = view.kv.pool
+    for_blocks = sum(each.reason is PreemptionReason.KV for each in plan.preempted)
+    load = (plan.prefill_tokens, len(plan.decode), plan.context)
     return StepRecord(
         step=step,
         at=at,
@@ -109,14 +121,26 @@ def record(
         kv_cached=pool.cached,
         kv_free=pool.free,
         kv_stored_tokens=pool.stored_tokens,
-        kv_resident_tokens=scheduled.context_tokens,
+        kv_resident_tokens=plan.context,
         prefix_hit_tokens=scheduled.prefix_hits,
         prefix_miss_tokens=scheduled.prefix_misses,
         prefill_backlog=_backlog(view),
         kv_held=_held(view.running),
-        preemptions=tally(PREEMPTIONS, [_RECOMPUTED[each.priority] for each in plan.preempted]),
+        preemptions=tally(
+            PREEMPTIONS,
+            [(each.kind, each.reason, each.sequence.priority) for each in plan.preempted],
+        ),
         preempted_tokens=plan.preempted_tokens,
-        allocation_failures=len(plan.preempted),
+        swapped_tokens=sum(each.tokens for each in plan.preempted) - plan.preempted_tokens,
+        recomputed_tokens=scheduled.recomputed,
+        swapped_in_bytes=len(plan.swaps_in) * view.kv.block_bytes,
+        swapped_out_bytes=len(plan.swaps_out) * view.kv.block_bytes,
+        allocation_failures=for_blocks + plan.starved,
+        ooms=tally(OOMS, trouble.ooms),
+        prefill_budget=plan.prefill_tokens + max(0, plan.room(budget)),
+        predicted=budget.model.seconds(*load),
+        kv_swapped=view.kv.host.used,
+        kv_faults=trouble.faults,
     )
 
 
@@ -143,4 +167,4 @@ def _held(running: Iterable[Sequence]) -> ByClass:
 def _backlog(view: View) -> int:
     """Prompt tokens still to be read."""
     running = sum(each.remaining for each in view.running if not each.decoding)
-    return running + sum(each.remaining for each in view.waiting)
+    return running + sum(each.remaining - each.table.host_stored for each in view.waiting)

@@ -4,8 +4,9 @@ from bisect import insort
 from collections.abc import Iterator
 
 from surgetank.engine.kv.manager import KVManager
+from surgetank.engine.kv.swap import HostPool
+from surgetank.engine.plan import Plan, View
 from surgetank.engine.policies.policy import Policy
-from surgetank.engine.scheduler import Plan, View
 from surgetank.engine.sequence import Sequence
 
 
@@ -40,10 +41,12 @@ class Roster:
     def follow(self, plan: Plan) -> None:
         """Move between waiting and running as the scheduler decided."""
         view = self.view
-        for sequence in plan.preempted:
-            sequence.preemptions += 1
-            view.running.remove(sequence)
-            self._wait(sequence)
+        view.steps += 1
+        for each in plan.preempted:
+            each.sequence.preemptions += 1
+            each.sequence.lost = each.tokens
+            view.running.remove(each.sequence)
+            self._wait(each.sequence)
         for sequence in plan.admitted:
             view.waiting.remove(sequence)
             view.running.append(sequence)
@@ -52,7 +55,7 @@ class Roster:
         """The prompt is read: each follower runs on its own, on shared blocks."""
         for follower in leader.followers:
             follower.leader = None
-            follower.started = True
+            follower.started, follower.preemptions = True, leader.preemptions
             follower.tokens = list(leader.tokens)
             follower.table = self.view.kv.fork(leader.table)
             self.view.running.append(follower)
@@ -75,5 +78,17 @@ class Roster:
             line.remove(sequence)
             self.view.kv.release(sequence.table)
 
+    def reorder(self, policy: Policy) -> None:
+        """From now on the line is in this policy's order."""
+        self.view.policy = policy
+        self.view.waiting.sort(key=policy.place)
+
+    def forget_swapped(self) -> None:
+        """The swap pool is gone: what was there will be computed again."""
+        kv = self.view.kv
+        for sequence in self.view.waiting:
+            kv.forget_swapped(sequence.table)
+        kv.host = HostPool(0)
+
     def _wait(self, sequence: Sequence) -> None:
-        insort(self.view.waiting, sequence, key=self.view.policy)
+        insort(self.view.waiting, sequence, key=self.view.policy.place)

@@ -26,17 +26,35 @@ class Runner:
     def __init__(self, model: Model, cache: KVCache, device: torch.device) -> None:
         self._model = model
         self._cache = cache
-        self._device = device
+        self.device = device
 
     @torch.inference_mode()
-    def forward(
-        self, decode: list[Sequence], prefill: list[Chunk], copies: list[Copy]
-    ) -> torch.Tensor:
-        """Logits for each sequence that has all its tokens computed after this, in that order."""
+    def move(self, swaps_out: list[Copy], swaps_in: list[Copy], copies: list[Copy]) -> None:
+        """Blocks to the swap pool, from there, and on the device: in this order, for what leaves
+        makes room for what comes. All before forward()."""
+        if swaps_out:
+            self._cache.swap_out(*torch.tensor(swaps_out).unbind(1))
+        if swaps_in:
+            self._cache.swap_in(*torch.tensor(swaps_in).unbind(1))
         if copies:
-            source, target = torch.tensor(copies, device=self._device).unbind(1)
-            self._cache.copy_blocks(source, target)
-        batch = flat_batch(decode, prefill, self._cache.block_size, self._device)
+            self._cache.copy_blocks(*torch.tensor(copies, device=self.device).unbind(1))
+
+    def release_swap_pool(self) -> bool:
+        """Give the swap pool's host memory back for good; False when there is none."""
+        return self._cache.release_host() > 0
+
+    def release_reserve(self) -> bool:
+        """Give back device memory that torch holds and does not use; False when there is none."""
+        if self.device.type != "cuda":
+            return False
+        before = torch.cuda.memory_reserved(self.device)
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved(self.device) < before
+
+    @torch.inference_mode()
+    def forward(self, decode: list[Sequence], prefill: list[Chunk]) -> torch.Tensor:
+        """Logits for each sequence that has all its tokens computed after this, in that order."""
+        batch = flat_batch(decode, prefill, self._cache.block_size, self.device)
         return self._model(batch, self._cache)
 
 

@@ -31,6 +31,7 @@ class Sequence:
     followers: list["Sequence"] = field(default_factory=list)
     started: bool = False  # has been in a step
     preemptions: int = 0
+    lost: int = 0  # tokens that were stored when it was last preempted
 
     @property
     def width(self) -> int:
@@ -66,7 +67,7 @@ class Sequence:
             return None
         heir, *others = self.followers
         heir.leader, heir.followers, heir.table = None, others, self.table
-        heir.started, heir.preemptions = self.started, self.preemptions
+        heir.started, heir.preemptions, heir.lost = self.started, self.preemptions, self.lost
         for other in others:
             other.leader = heir
         self.followers, self.table = [], BlockTable()

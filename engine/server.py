@@ -13,7 +13,9 @@ from surgetank.engine.intake import ProtocolError
 from surgetank.engine.link import Arrived, Link, LinkError
 from surgetank.engine.model.errors import ModelError
 from surgetank.engine.report import Stopwatch, Times
+from surgetank.engine.ring import RingError, RingWriter, ring_path, writer_of
 from surgetank.engine.scrape import ScrapeError, ScrapeServer
+from surgetank.engine.stacks import StackFile, StacksError, stacks_path
 from surgetank.engine.wire import encode
 from surgetank.telemetry.clock import Clock, SystemClock
 from surgetank.telemetry.engine_recorder import EngineRecorder
@@ -24,6 +26,7 @@ from surgetank.telemetry.registry import Registry
 if TYPE_CHECKING:
     from surgetank.engine.build import Built
     from surgetank.engine.loop import StepLoop
+    from surgetank.engine.observer import Observer
 
 logger = logging.getLogger(__name__)
 PARENT_VARIABLE = "SURGETANK_PARENT_PID"
@@ -34,12 +37,10 @@ LOOK_UP = 1.0  # seconds between looks at the parent, and at a sidecar that does
 class Server:
     """Turns the loop: wait and drain, step, send. stop() ends it after the step it is in."""
 
-    def __init__(
-        self, loop: "StepLoop", link: Link, recorder: EngineRecorder, clock: Clock
-    ) -> None:
+    def __init__(self, loop: "StepLoop", link: Link, observer: "Observer", clock: Clock) -> None:
         self._loop = loop
         self._link = link
-        self._recorder = recorder
+        self._observer = observer
         self._clock = clock
         self._stopping = False
         self._checked = 0  # steps run when the KV cache was last found idle and examined
@@ -63,11 +64,12 @@ class Server:
                 times.idle += watch.lap()
             self._drain(arrived)
             times.drain += watch.lap()
+            self._observer.before_step()
             output = None if self._link.congested else self._loop.step(times)
             watch.lap()
             if output is not None:
                 if output.record is not None:
-                    self._recorder.step(output.record)  # first: who hears of it may look it up
+                    output = self._observer.after_step(output)
                     times = Times()
                 self._link.send(encode(output))
                 times.emit += watch.lap()
@@ -101,21 +103,30 @@ def serve(config: EngineConfig) -> int:
     """Run an engine in this process's main thread. Returns its exit code: 0 after SIGTERM, SIGINT
     or the parent's end; 2 for a user's mistake, told in one sentence on stderr."""
     clock = SystemClock()
-    stopping = _StopFlag()
+    stopping = StopFlag()
     try:
         built = _build(config, clock)
         registry = Registry(Process.ENGINE)
-        recorder = EngineRecorder(registry, config.block_size)
+        recorder = EngineRecorder(registry, built.sizes)
+        recorder.show_fit(built.loop.fit)
+        _show_memory(registry, built)
         scrape = ScrapeServer(Exporter(registry, clock), config.metrics_host, config.metrics_port)
-        with scrape, _link(config, built, clock) as link:
-            server = Server(built.loop, link, recorder, clock)
+        with (
+            scrape,
+            _link(config, built, clock) as link,  # first: an engine that lives there keeps its ring
+            RingWriter(
+                ring_path(config.socket), config.ring_steps, writer_of(built.card, clock)
+            ) as ring,
+            StackFile(stacks_path(config.socket, "engine"), "engine"),
+        ):
+            server = Server(built.loop, link, _observer(built, recorder, ring), clock)
             stopping.tell(server)
             logger.info(
                 "serving %s on %s; metrics at %s", built.card.name, config.socket, scrape.url
             )
             parent = os.environ.get(PARENT_VARIABLE)
             server.run(int(parent) if parent else None)
-    except (ModelError, BuildError, LinkError, ScrapeError) as error:
+    except (ModelError, BuildError, LinkError, RingError, ScrapeError, StacksError) as error:
         sys.stderr.write(f"surgetank engine: {error}\n")
         return 2
     return 0
@@ -135,13 +146,25 @@ def _build(config: EngineConfig, clock: Clock) -> "Built":
     return build(config, clock)
 
 
+def _show_memory(registry: Registry, built: "Built") -> None:
+    from surgetank.engine.memory import memory_samples  # needs torch, as build does
+
+    registry.source("memory_device_bytes", lambda: memory_samples(built.device))
+
+
+def _observer(built: "Built", recorder: EngineRecorder, ring: RingWriter) -> "Observer":
+    from surgetank.engine.observer import Observer  # needs torch, as build does
+
+    return Observer(built.meter, recorder, ring)
+
+
 def _link(config: EngineConfig, built: "Built", clock: Clock) -> Link:
     greeting = encode(Hello(PROTOCOL, built.card))
     return Link(config.socket, greeting, config.max_unsent_bytes, config.unread_timeout, clock)
 
 
-class _StopFlag:
-    """Remembers a signal that comes while the model is loading."""
+class StopFlag:
+    """A signal ends the server after its step; while the model is loading, at once."""
 
     def __init__(self) -> None:
         self._server: Server | None = None
@@ -150,11 +173,13 @@ class _StopFlag:
             signal.signal(number, self._on_signal)
 
     def tell(self, server: Server) -> None:
+        """The model is loaded: what a signal ends from now on."""
         self._server = server
         if self._raised:
             server.stop()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._raised = True
-        if self._server is not None:
-            self._server.stop()
+        self._raised = True  # remembered too: what is being imported may swallow the exit
+        if self._server is None:
+            raise SystemExit(0)
+        self._server.stop()

@@ -5,17 +5,27 @@ from surgetank.telemetry.metricspec import (
     PRIORITY,
     STEP_KIND,
     Declare,
+    Label,
     Layer,
     MetricSpec,
+    Openness,
     Process,
     closed,
 )
-from surgetank.telemetry.vocabulary import SlotState
+from surgetank.telemetry.vocabulary import (
+    OomAction,
+    OomSource,
+    Operator,
+    PreemptionKind,
+    PreemptionReason,
+    SlotState,
+)
 
 _batch = Declare(Process.ENGINE, Layer.BATCH)
 _memory = Declare(Process.ENGINE, Layer.MEMORY)
 _compute = Declare(Process.ENGINE, Layer.COMPUTE)
-_PREEMPTION = closed("kind", "recompute", "swap")
+_PREEMPTION = closed("kind", *PreemptionKind)
+_DEVICE = Label("device", (), Openness.OURS)
 
 BATCH_METRICS: tuple[MetricSpec, ...] = (
     _batch.counter("batch_steps_total", "Steps that computed at least one sequence.", STEP_KIND),
@@ -52,11 +62,21 @@ BATCH_METRICS: tuple[MetricSpec, ...] = (
         unit="tokens",
     ),
     _batch.counter(
-        "batch_preemptions_total", "Running sequences put back for want of KV blocks.", _PREEMPTION
+        "batch_preemptions_total",
+        "Running sequences put back, by what became of their KV, and why.",
+        _PREEMPTION,
+        closed("reason", *PreemptionReason),
+        PRIORITY,
     ),
     _batch.counter(
         "batch_preempted_tokens_total",
-        "Tokens whose KV was given up by preemption, to be computed or copied again.",
+        "Tokens whose KV left the pool by preemption, to be computed again or copied back.",
+        _PREEMPTION,
+        unit="tokens",
+    ),
+    _batch.counter(
+        "batch_recomputed_tokens_total",
+        "Tokens computed again because preemption had thrown them away: the waste itself.",
         unit="tokens",
     ),
     _batch.counter(
@@ -85,6 +105,23 @@ MEMORY_METRICS: tuple[MetricSpec, ...] = (
     _memory.counter(
         "memory_kv_allocation_failures_total", "Times a sequence needed a block and none was free."
     ),
+    _memory.gauge("memory_kv_swap_blocks", "Blocks of the swap pool in use.", unit="blocks"),
+    _memory.counter(
+        "memory_kv_faults_total", "Faults that integrity checks found in the KV cache's books."
+    ),
+    _memory.counter(
+        "memory_oom_total",
+        "Times that memory ran out: which, and what was done about it.",
+        closed("source", *OomSource),
+        closed("action", *OomAction),
+    ),
+    _memory.gauge(
+        "memory_device_bytes",
+        "Memory of the process (cpu) and of its accelerator, as far as it can be known.",
+        _DEVICE,
+        closed("kind", "resident", "allocated", "reserved", "inactive_split", "total"),
+        unit="bytes",
+    ),
     _memory.counter(
         "memory_prefix_tokens_total",
         "Prompt tokens looked up in the prefix cache.",
@@ -106,6 +143,33 @@ COMPUTE_METRICS: tuple[MetricSpec, ...] = (
         "Where the step loop's time goes; the stages exclude each other and sum to wall time.",
         closed("stage", "admit", "schedule", "forward", "postprocess", "idle"),
         unit="seconds",
+    ),
+    _compute.counter(
+        "compute_operator_seconds_total",
+        "Where forward pass and sampling spend their time, over the sampled steps alone.",
+        closed("operator", *Operator),
+        unit="seconds",
+    ),
+    _compute.counter("compute_sampled_steps_total", "Steps whose operators were timed."),
+    _compute.counter(
+        "compute_estimated_flops_total",
+        "Two per weight and token computed; attention over the context is not in it.",
+    ),
+    _compute.counter(
+        "compute_estimated_bytes_total",
+        "The least a step moves: each weight and the context's KV read, new KV written.",
+        closed("direction", "read", "written"),
+        unit="bytes",
+    ),
+    _compute.gauge(
+        "compute_step_model_seconds",
+        "The engine's own step model; per step, prompt token, decoding sequence, context token.",
+        closed("term", "step", "prefill_token", "decode_seq", "context_token"),
+        unit="seconds",
+    ),
+    _compute.gauge(
+        "compute_step_model_error_ratio",
+        "Mean relative error of that model, of late.",
     ),
 )
 

@@ -54,6 +54,11 @@ REQUEST_METRICS: tuple[MetricSpec, ...] = (
         "Requests whose headers arrived; equals all outcomes plus those in flight.",
     ),
     _request.counter(
+        "http_unread_requests_total",
+        "HTTP requests turned away before their headers were read: not among those received.",
+        closed("reason", "bad_request", "headers_too_large", "header_timeout", "connections"),
+    ),
+    _request.counter(
         "requests_total",
         "Requests that ended, each with exactly one outcome; a request for n choices counts once.",
         *(MODEL, OUTCOME, LANE, PRIORITY),
@@ -208,7 +213,7 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     ),
     _retry.counter(
         "retry_arrivals_total",
-        "Arrivals by the attempt number their headers state (0 = first try), and which header.",
+        "Requests by attempt number (0 = first try), and what told it.",
         closed("attempt", "0", "1", "2", "3plus"),
         DETECTED_BY,
     ),

@@ -95,7 +95,7 @@ MODEL = Label("model", (UNKNOWN, OTHER), Openness.ALLOWED)
 LIMIT = Label("limit", (), Openness.OURS)
 CAUSE = Label("cause", ("operator", "expiry"), Openness.OURS)
 BACKEND = Label("backend", (), Openness.OURS)
-# The headers that state an attempt number; `none` when the client stated nothing.
+# What tells an attempt number: a header, or the gate's own memory; `none` on a first try.
 DETECTED_BY = Label(
     "detected_by",
     (
@@ -105,6 +105,7 @@ DETECTED_BY = Label(
         "x-envoy-attempt-count",
         "amz-sdk-request",
         "x-surgetank-attempt",
+        "fingerprint",
         OTHER,
     ),
     Openness.ALLOWED,

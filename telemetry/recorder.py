@@ -56,6 +56,7 @@ class Recorder:
             OTHER: _Model(registry, OTHER),
         }
         self._received = registry.counter("requests_received_total").at()
+        self._unread = registry.counter("http_unread_requests_total")
         self._requests = registry.counter("requests_total")
         self._failures = registry.counter("request_failures_total")
         self._decisions = registry.counter("admission_decisions_total")
@@ -85,6 +86,10 @@ class Recorder:
         """A request's headers are complete."""
         self._received.value += 1
         self._in_flight[lane] += 1
+
+    def unread(self, reason: Reason) -> None:
+        """An HTTP request ended before its headers were read: it was never received."""
+        self._unread.at(reason).value += 1
 
     def moved(self, before: Lane, after: Lane) -> None:
         """A request in flight turned out to be a retry; from now on it counts in that lane."""

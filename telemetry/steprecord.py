@@ -73,10 +73,15 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: tuple[int, ...] = tally(PREEMPTIONS, ())
     preempted_tokens: int = 0  # stored by those that will recompute: lost work
     swapped_tokens: int = 0  # stored by those that went to the swap pool: kept work
+    recomputed_tokens: int = 0  # stored before, found nowhere on the way back: to be done again
     swapped_in_bytes: int = 0
     swapped_out_bytes: int = 0
     allocation_failures: int = 0
     ooms: tuple[int, ...] = tally(OOMS, ())
+    prefill_budget: int = 0  # prompt tokens that the share and the time per step had room for
+    predicted: float = 0.0  # seconds, by the step model before the step; 0: not fitted yet
+    kv_swapped: int = 0  # blocks of the swap pool in use
+    kv_faults: int = 0  # found by integrity checks since the record before
     operators: tuple[float, ...] = (0.0,) * len(OPERATORS)  # all 0: this step was no sample
 
     @property

@@ -138,18 +138,18 @@ class PreemptionReason(StrEnum):
 
 
 class OomSource(StrEnum):
-    """Which memory ran out."""
+    """Which memory ran out: the KV pool, the device's for activations, or the host's."""
 
     KV = "kv"
-    ACTIVATIONS = "activations"
+    ACTIVATION = "activation"
     HOST = "host"
 
 
 class OomAction(StrEnum):
-    """What was done when memory ran out."""
+    """What was done about it, the mildest first."""
 
-    FREED = "freed"
-    PREEMPTED = "preempted"
+    EVICTED_CACHE = "evicted_cache"
+    SHRANK_STEP = "shrank_step"
     REFUSED = "refused"
 
 

@@ -245,7 +245,7 @@ class EmbeddedBackend:
         """Forget the connection and tell everyone."""
         was_up = self.card is not None
         lost = self._open
-        self._link = self.card = None
+        self._link = self.card = self.last_step = None
         self._open, self._outbox = {}, _Outbox()
         for request in lost.values():
             request.sink.on_lost(why)

@@ -58,6 +58,9 @@ class KVCache(Protocol):
     def swap_in(self, host: torch.Tensor, blocks: torch.Tensor) -> None:
         """Copy blocks of the swap pool back into blocks on the device."""
 
+    def release_host(self) -> int:
+        """Give the swap pool's memory back for good. Returns how many bytes that were."""
+
 
 class AttentionBackend(Protocol):
     """One way to attend over paged blocks."""

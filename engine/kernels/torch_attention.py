@@ -62,6 +62,11 @@ class TorchKVCache:
     def swap_in(self, host: torch.Tensor, blocks: torch.Tensor) -> None:
         self._pool[:, blocks] = self._host[:, host].to(self._pool.device)
 
+    def release_host(self) -> int:
+        released = self._host.nbytes
+        self._host, self.host_blocks = self._host[:, :0].clone(), 0
+        return released
+
 
 @dataclass(frozen=True, slots=True)
 class TorchStep:

@@ -13,7 +13,7 @@ from surgetank.engine.model.batch import ForwardBatch
 GROUP_COST_BLOCKS = 64
 # Beyond this a tile's scores outgrow the caches, and the allocator maps fresh pages for them.
 MAX_TILE_SCORES = 2**20
-MAX_TILE_QUERIES = 128
+MAX_TILE_QUERIES = 64
 
 
 class Gather:
@@ -118,19 +118,26 @@ def _group(
     return Group(
         Gather(batch.block_tables[rows, :blocks], block_size, shape),
         [
-            _tile(batch, rows, range(start, min(start + size, queries)), shape)
+            _tile(batch, rows, range(start, min(start + size, queries)), block_size, shape)
             for start in range(0, queries, size)
         ],
     )
 
 
-def _tile(batch: ForwardBatch, rows: torch.Tensor, part: range, shape: AttentionShape) -> Tile:
-    """Queries `part` of each sequence in `rows`; each sees its own position and those before."""
+def _tile(
+    batch: ForwardBatch, rows: torch.Tensor, part: range, block_size: int, shape: AttentionShape
+) -> Tile:
+    """Queries `part` of each sequence in `rows`; each sees its own position and those before.
+
+    Whole blocks of keys: the last tile then takes its gather's buffer as it lies, uncut. torch
+    copies a cut one before it multiplies in bfloat16.
+    """
     steps = torch.arange(part.start, part.stop, device=rows.device)
     last = batch.query_lens[rows, None] - 1
     tokens = batch.query_starts[rows, None] + torch.minimum(steps, last)
     positions = batch.positions[tokens]
-    keys = torch.arange(int(positions.max()) + 1, device=rows.device)
+    blocks = int(positions.max()) // block_size + 1
+    keys = torch.arange(blocks * block_size, device=rows.device)
     mask = torch.zeros(*tokens.shape, len(keys), dtype=shape.dtype, device=rows.device)
     mask.masked_fill_(keys > positions.unsqueeze(-1), -torch.inf)
     return Tile(tokens.flatten(), mask[:, None, :, None, :])

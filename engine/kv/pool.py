@@ -5,18 +5,24 @@ from collections.abc import Iterable
 
 
 class KVError(Exception):
-    """A block was freed twice, shared while free, or taken when none was left."""
+    """A block was freed twice, or shared while free: the books are wrong."""
+
+
+class NoBlockError(Exception):
+    """A block was wanted and none was left."""
 
 
 class BlockPool:
     """`size` blocks, each in one of three states.
 
     used: somebody refers to it. cached: nobody does, but its contents have a name and can be found
-    again until the space is needed. free: without contents.
+    again until the space is needed. free: without contents. At most `limit` are used; where it is
+    lowered below what is used, `available` is negative until enough has come back.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.limit = size
         self.stored_tokens = 0  # tokens in used blocks, a shared block counted once
         self._references = [0] * size
         self._filled = [0] * size  # tokens in each block
@@ -40,7 +46,7 @@ class BlockPool:
     @property
     def available(self) -> int:
         """Blocks that can be taken: free ones, and cached ones at the price of their contents."""
-        return len(self._free) + len(self._cached)
+        return len(self._free) + len(self._cached) - (self.size - self.limit)
 
     def references(self, block: int) -> int:
         return self._references[block]
@@ -53,14 +59,17 @@ class BlockPool:
         return self._by_digest.get(digest)
 
     def take(self) -> int:
-        """An empty block with one reference; the oldest cached contents go when none is free."""
+        """An empty block with one reference; the oldest cached contents go when none is free.
+
+        Raises NoBlockError when none is available.
+        """
+        if self.available <= 0:
+            raise NoBlockError(f"no block left of {self.limit}")
         if self._free:
             block = self._free.pop()
-        elif self._cached:
+        else:
             block, _ = self._cached.popitem(last=False)
             self._forget(block)
-        else:
-            raise KVError(f"no block left of {self.size}")
         self._references[block] = 1
         return block
 
@@ -97,6 +106,15 @@ class BlockPool:
         if digest not in self._by_digest and self._digests[block] is None:
             self._digests[block] = digest
             self._by_digest[digest] = block
+
+    def drop_cached(self) -> int:
+        """Free every cached block, its contents lost. Returns how many that were."""
+        dropped = len(self._cached)
+        for block in self._cached:
+            self._forget(block)
+            self._free.append(block)
+        self._cached.clear()
+        return dropped
 
     def _forget(self, block: int) -> None:
         digest = self._digests[block]

@@ -1,6 +1,7 @@
 """The forward pass of a Llama-family model over one flat batch."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,8 @@ from surgetank.engine.kernels.attention import (
 from surgetank.engine.kernels.linear import Linear, LinearBackend
 from surgetank.engine.model.batch import ForwardBatch
 from surgetank.engine.model.config import ModelConfig
+from surgetank.engine.operators import OperatorMeter
+from surgetank.telemetry.vocabulary import Operator
 
 Weights = Callable[[str], torch.Tensor]  # a weight by name, in the model's dtype, on its device
 
@@ -29,6 +32,12 @@ class Layer:
     mlp_norm: torch.Tensor
     gate_up: Linear
     down: Linear
+
+    def timed(self, meter: OperatorMeter) -> "Layer":
+        """The same, its products timed."""
+        linears = (self.qkv, self.output, self.gate_up, self.down)
+        qkv, output, gate_up, down = (meter.wrap(Operator.GEMM, each) for each in linears)
+        return Layer(self.attention_norm, qkv, output, self.mlp_norm, gate_up, down)
 
 
 class LlamaModel:
@@ -52,6 +61,7 @@ class LlamaModel:
         head = self._embedding if config.tied_embeddings else weights("lm_head.weight")
         self._head = linear.prepare(head)
         self._cos, self._sin = _rotary_tables(config, self.device)
+        self._normalise = _rms_norm
 
     @property
     def device(self) -> torch.device:
@@ -74,6 +84,14 @@ class LlamaModel:
         )
         return self._attention.allocate(shape, num_blocks, block_size, host_blocks)
 
+    def timed(self, meter: OperatorMeter) -> "LlamaModel":
+        """The same model over the same weights, its products and norms timed."""
+        twin = copy(self)
+        twin._layers = [layer.timed(meter) for layer in self._layers]
+        twin._head = meter.wrap(Operator.GEMM, self._head)
+        twin._normalise = meter.wrap(Operator.NORM, _rms_norm)
+        return twin
+
     def __call__(self, batch: ForwardBatch, cache: KVCache) -> torch.Tensor:
         """Logits [R, vocab] for `batch.sample_at`; K and V of all T tokens are in `cache` after."""
         step = cache.plan(batch)
@@ -81,13 +99,13 @@ class LlamaModel:
         sin = self._sin[batch.positions].to(self.dtype).unsqueeze(1)
         x = functional.embedding(batch.token_ids, self._embedding)
         for index, layer in enumerate(self._layers):
-            normed = _rms_norm(x, layer.attention_norm, self.config.norm_eps)
+            normed = self._normalise(x, layer.attention_norm, self.config.norm_eps)
             x = x + layer.output(self._attend(step, index, layer.qkv(normed), cos, sin))
-            gate, up = layer.gate_up(_rms_norm(x, layer.mlp_norm, self.config.norm_eps)).chunk(
-                2, -1
-            )
+            gate, up = layer.gate_up(
+                self._normalise(x, layer.mlp_norm, self.config.norm_eps)
+            ).chunk(2, -1)
             x = x + layer.down(functional.silu(gate).mul_(up))
-        return self._head(_rms_norm(x[batch.sample_at], self._norm, self.config.norm_eps))
+        return self._head(self._normalise(x[batch.sample_at], self._norm, self.config.norm_eps))
 
     def _attend(
         self,
@@ -135,7 +153,5 @@ def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 
 
 def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """Root-mean-square norm, in float32 whatever the dtype (Zhang & Sennrich, arXiv 1910.07467)."""
-    wide = x.float()
-    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (wide * scale).to(x.dtype) * weight
+    """Root-mean-square norm; torch computes it in float32 (Zhang & Sennrich, arXiv 1910.07467)."""
+    return functional.rms_norm(x, weight.shape, weight, eps)

@@ -1,1 +1,1 @@
-"""Orders of service: each policy is one file, and one line in table.py."""
+"""Who enters when: each policy is one file, and one line in table.py."""

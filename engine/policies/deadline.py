@@ -1,8 +1,11 @@
 """Earliest deadline first (EDF); those without a deadline come last, in order of arrival."""
 
+from surgetank.engine.policies.policy import Policy
 from surgetank.engine.sequence import Sequence
 
 
-def deadline(sequence: Sequence) -> tuple[float, ...]:
+class Deadline(Policy):
     """By deadline, then arrival."""
-    return (sequence.deadline, sequence.order)
+
+    def place(self, sequence: Sequence) -> tuple[float, ...]:
+        return (sequence.deadline, sequence.order)

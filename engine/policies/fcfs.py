@@ -1,8 +1,7 @@
-"""First come, first served."""
+"""First come, first served: continuous batching as it is usually meant."""
 
-from surgetank.engine.sequence import Sequence
+from surgetank.engine.policies.policy import Policy
 
 
-def fcfs(sequence: Sequence) -> tuple[float, ...]:
-    """By arrival alone."""
-    return (sequence.order,)
+class Fcfs(Policy):
+    """By arrival alone, whenever there is room."""

@@ -1,8 +1,15 @@
 """Higher classes first; first come, first served within a class."""
 
+from typing import ClassVar
+
+from surgetank.engine.policies.policy import Policy
 from surgetank.engine.sequence import Sequence
 
 
-def priority(sequence: Sequence) -> tuple[float, ...]:
-    """By class, then arrival. Lower classes wait as long as higher ones keep coming."""
-    return (sequence.priority, sequence.order)
+class ByClass(Policy):
+    """By class, then arrival. Lower classes wait, and give way, as long as higher ones come."""
+
+    preempts: ClassVar[bool] = True
+
+    def place(self, sequence: Sequence) -> tuple[float, ...]:
+        return (sequence.priority, sequence.order)

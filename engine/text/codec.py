@@ -12,6 +12,15 @@ from surgetank.engine.text.pieces import Pieces
 from surgetank.telemetry.clock import Clock, SystemClock
 
 
+class TooLong(ValueError):
+    """A text of more tokens than are wanted, however it is cut; it was not tokenised."""
+
+    def __init__(self, fewest: int, most: int) -> None:
+        super().__init__(f"at least {fewest} tokens; allowed: up to {most}")
+        self.fewest = fewest
+        self.most = most
+
+
 class TextCodec:
     """One model's tokenizer and chat template. Encoding is safe from other threads.
 
@@ -38,12 +47,13 @@ class TextCodec:
             eos_token=card.eos_token,
         )
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         """The ids of a text, after the beginning-of-sequence id where the model wants one.
 
-        ValueError for text that is not valid Unicode.
+        ValueError for text that is not valid Unicode; TooLong, at no cost, for one that is sure to
+        have more than `most` ids. Longer ones than that may come back all the same.
         """
-        ids = self._ids(text)
+        ids = self._ids(text, most)
         if self._bos is not None and ids[:1] != [self._bos]:
             ids.insert(0, self._bos)
         return ids
@@ -54,13 +64,18 @@ class TextCodec:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        most: int | None = None,
     ) -> list[int]:
         """The ids of a conversation; the template alone decides on special tokens.
 
-        ValueError, with a sentence for the client, when the template does not take the messages.
+        ValueError, with a sentence for the client, when the template does not take the messages;
+        TooLong as in encode(), and for more messages than `most`: each is one token or more.
         """
+        if most is not None and len(messages) > most:
+            raise TooLong(len(messages), most)
         return self._ids(
-            self._chat.render(messages, add_generation_prompt=add_generation_prompt, tools=tools)
+            self._chat.render(messages, add_generation_prompt=add_generation_prompt, tools=tools),
+            most,
         )
 
     def token(self, token_id: int) -> str:
@@ -75,9 +90,15 @@ class TextCodec:
         """For one choice's output: special tokens are left out, stop strings end it."""
         return Detokenizer(self._pieces, self._special, stop, min_tokens)
 
-    def _ids(self, text: str) -> list[int]:
+    def _ids(self, text: str, most: int | None) -> list[int]:
+        if most is not None and self._pieces.longest is not None:
+            fewest = -(-len(text) // self._pieces.longest)
+            if fewest > most:
+                raise TooLong(fewest, most)
         try:
-            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            # As a batch of one: unlike encode(), this lets other threads run meanwhile.
+            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+            return list(encoding.ids)
         except TypeError as error:  # the library's answer to a str without UTF-8
             raise ValueError("the text holds a lone surrogate; allowed: valid Unicode") from error
 

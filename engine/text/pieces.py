@@ -7,12 +7,16 @@ import msgspec
 from tokenizers import Tokenizer
 
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
+# Of the library's ways to cut a text before its tokens are looked up, those that drop nothing.
+_LOSSLESS = frozenset({"ByteLevel", "Split", "Digits", "Punctuation"})
 
 
 class _TokenizerFile(msgspec.Struct):
-    """The one part of a tokenizer.json that the `tokenizers` library does not tell."""
+    """The parts of a tokenizer.json that the `tokenizers` library does not tell."""
 
     decoder: dict[str, Any] | None = None
+    normalizer: dict[str, Any] | None = None
+    pre_tokenizer: dict[str, Any] | None = None
 
 
 class Pieces(dict[int, bytes]):
@@ -22,13 +26,17 @@ class Pieces(dict[int, bytes]):
     fallback (`▁` for a space, `<0xE2>` for a byte) both map token by token, so that an output is
     the concatenation of its pieces. An id that the tokenizer does not know (models pad their
     vocabulary) is empty. ValueError for any other kind of tokenizer.
+
+    `longest`: no token stands for more characters of a text; None where that cannot be told.
     """
 
     def __init__(self, tokenizer: Tokenizer, source: str) -> None:
         super().__init__()
         self._tokenizer = tokenizer
         self._added = {i: t.content for i, t in tokenizer.get_added_tokens_decoder().items()}
-        kinds = _decoder_kinds(msgspec.json.decode(source, type=_TokenizerFile).decoder)
+        file = msgspec.json.decode(source, type=_TokenizerFile)
+        kinds = _kinds(file.decoder, "decoders")
+        self.longest = _longest(tokenizer, file) if "ByteLevel" in kinds else None
         if "ByteLevel" in kinds:
             self._spell = _byte_level
         elif kinds & {"ByteFallback", "Metaspace"}:
@@ -50,12 +58,23 @@ class Pieces(dict[int, bytes]):
         return piece
 
 
-def _decoder_kinds(decoder: dict[str, Any] | None) -> set[str]:
-    """The decoder's type, and those of its parts."""
-    if decoder is None:
+def _kinds(component: dict[str, Any] | None, parts: str) -> set[str]:
+    """A component's type, and those of its parts, which stand under the name `parts`."""
+    if component is None:
         return set()
-    parts = decoder.get("decoders", ())
-    return {decoder["type"]}.union(*(_decoder_kinds(part) for part in parts)) - {"Sequence"}
+    inner = (_kinds(part, parts) for part in component.get(parts, ()))
+    return {component["type"]}.union(*inner) - {"Sequence"}
+
+
+def _longest(tokenizer: Tokenizer, file: _TokenizerFile) -> int | None:
+    """Of a byte-level tokenizer; None when it may drop or swallow parts of a text."""
+    added = tokenizer.get_added_tokens_decoder().values()
+    swallows = any(token.lstrip or token.rstrip for token in added)
+    cuts = _kinds(file.pre_tokenizer, "pretokenizers")
+    drops = cuts - _LOSSLESS or b'"Removed"' in msgspec.json.encode(file.pre_tokenizer)
+    if swallows or drops or file.normalizer is not None:
+        return None
+    return max(map(len, tokenizer.get_vocab()))
 
 
 def _byte_alphabet() -> dict[str, int]:

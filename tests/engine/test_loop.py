@@ -7,6 +7,7 @@ from tests.engine.tiny_engine import VOCAB, Client, alone, greedy, prompt_of, ti
 
 from surgetank.engine.api import Commands, GenerateRequest, SamplingParams, Settings
 from surgetank.engine.intake import ProtocolError
+from surgetank.engine.runner import Runner
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.vocabulary import FinishReason, Priority
 
@@ -275,15 +276,15 @@ def test_a_failing_step_ends_its_requests_and_not_the_engine(
     later = client.submit(prompt_of(12), greedy(5))
 
     def fail(*_: object) -> None:
-        raise RuntimeError("out of memory, or so")
+        raise RuntimeError("the kernel is broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(client.loop._runner, "forward", fail)
+        patch.setattr(Runner, "forward", fail)
         client.step()
     client.step()
     for request_id in hit:
         assert client.finishes[request_id, 0] is FinishReason.ERROR
-        assert client.details[request_id, 0] == "RuntimeError: out of memory, or so"
+        assert client.details[request_id, 0] == "RuntimeError: the kernel is broken"
     client.run()
     assert client.outputs[later, 0] == alone(prompt_of(12), greedy(5))
     assert client.pool.faults([]) == []

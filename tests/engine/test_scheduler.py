@@ -1,64 +1,12 @@
 """The scheduler's numbers: who enters, who reads how much, who decodes, who must give way."""
 
 import pytest
+from tests.engine.scheduling import BUDGET, World, chunks, orders, request, victims
 
-from surgetank.engine.api import SamplingParams
-from surgetank.engine.kv.manager import KVManager
-from surgetank.engine.policies.policy import Policy
+from surgetank.engine.plan import Budget
 from surgetank.engine.policies.table import POLICIES
-from surgetank.engine.scheduler import Budget, Plan, View, schedule
 from surgetank.engine.sequence import Sequence
 from surgetank.telemetry.vocabulary import Priority, SlotState
-
-BUDGET = Budget(tokens=20, prefill_tokens=20, sequences=4, spare_blocks=0)
-
-
-def request(order: int, length: int, **changes: object) -> Sequence:
-    """A waiting sequence whose prompt nobody shares."""
-    tokens = [order * 1000 + place for place in range(length)]
-    sequence = Sequence(
-        order, 0, tokens, length, SamplingParams(max_tokens=9), 0, frozenset(), order
-    )
-    for name, value in changes.items():
-        setattr(sequence, name, value)
-    return sequence
-
-
-class World:
-    """The scheduler's view, with the moves and the computing done by hand."""
-
-    def __init__(self, blocks: int = 100, policy: Policy = POLICIES["fcfs"]) -> None:
-        self.view = View([], [], KVManager(blocks, block_size=8), policy)
-
-    def add(self, *sequences: Sequence) -> None:
-        self.view.waiting = sorted([*self.view.waiting, *sequences], key=self.view.policy)
-
-    def step(self, budget: Budget = BUDGET) -> Plan:
-        plan = schedule(self.view, budget)
-        for victim in plan.preempted:
-            self.view.running.remove(victim)
-        for sequence in plan.admitted:
-            self.view.waiting.remove(sequence)
-            self.view.running.append(sequence)
-        self.add(*plan.preempted)
-        for sequence, count in plan.chunks:
-            self.view.kv.fill(sequence.table, sequence.tokens, count)
-            if sequence.remaining == 0:
-                sequence.append(order_token(sequence))
-        return plan
-
-
-def order_token(sequence: Sequence) -> int:
-    return 500_000 + sequence.order * 100 + sequence.output_len
-
-
-def chunks(plan: Plan) -> list[tuple[int, int]]:
-    """(order, tokens) of everyone that works."""
-    return [(sequence.order, count) for sequence, count in plan.chunks]
-
-
-def orders(sequences: list[Sequence]) -> list[int]:
-    return [sequence.order for sequence in sequences]
 
 
 def test_prompts_are_cut_into_chunks_and_decoding_goes_first() -> None:
@@ -150,7 +98,7 @@ def test_the_victim_is_of_the_lowest_class_then_has_the_least_to_lose() -> None:
     assert len(world.step(budget).admitted) == 4
     world.step(budget)  # each fills its last block
     plan = world.step(budget)  # each needs one more, one is free
-    assert orders(plan.preempted) == [1, 2]  # with three blocks won, the two others can grow
+    assert victims(plan) == [1, 2]  # with three blocks won, the two others can grow
     assert orders(plan.decode) == [3, 4]
     assert plan.preempted_tokens == 8 + 16
     assert (plan.admitted, plan.blocked_by) == ([], SlotState.BLOCKED_KV)
@@ -162,7 +110,7 @@ def test_only_as_many_give_way_as_it_takes() -> None:
     world.step(budget := Budget(30, 30, 4, 0))
     world.step(budget)
     plan = world.step(budget)
-    assert (orders(plan.preempted), orders(plan.decode)) == ([3], [1, 2])
+    assert (victims(plan), orders(plan.decode)) == ([3], [1, 2])
     for _ in range(7):
         assert world.step(budget).preempted == []
     assert orders(world.view.waiting) == [3]

@@ -1,6 +1,7 @@
 """The engine behind a real unix socket, its loop in a thread: sidecars come, go and misbehave."""
 
 import logging
+import signal
 import stat
 import threading
 from collections.abc import Iterator
@@ -13,15 +14,31 @@ from tests.engine.tiny_engine import alone, greedy, prompt_of, tiny_config, tiny
 from surgetank.engine.api import Commands, Hello, Settings, StepOutput
 from surgetank.engine.build import Built, assemble
 from surgetank.engine.link import Link
-from surgetank.engine.server import Server
+from surgetank.engine.observer import Observer
+from surgetank.engine.ring import RingWriter, read_ring, ring_path, writer_of
+from surgetank.engine.server import Server, StopFlag
 from surgetank.engine.wire import encode
 from surgetank.telemetry.clock import SystemClock
 from surgetank.telemetry.engine_recorder import EngineRecorder
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.registry import Registry
+from surgetank.telemetry.stepmodel import step_seconds
 from surgetank.telemetry.vocabulary import FinishReason
 
 UNREAD = 256 * 1024
+
+
+def test_a_signal_while_the_model_is_loading_ends_the_process_at_once() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        StopFlag()
+        for number in before:
+            with pytest.raises(SystemExit) as ended:
+                signal.raise_signal(number)
+            assert ended.value.code == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Running:
@@ -32,12 +49,14 @@ class Running:
         self.path = path
         self.built: Built = assemble(tiny_config(), tiny_model(), clock)
         self.link = Link(path, encode(Hello(1, self.built.card)), UNREAD, 0.3, clock)
-        recorder = EngineRecorder(Registry(Process.ENGINE), kv_block_size=8)
-        self.server = Server(self.built.loop, self.link, recorder, clock)
+        self.recorder = EngineRecorder(Registry(Process.ENGINE), self.built.sizes)
+        self.ring = RingWriter(ring_path(path), 1024, writer_of(self.built.card, clock))
+        observer = Observer(self.built.meter, self.recorder, self.ring)
+        self.server = Server(self.built.loop, self.link, observer, clock)
         self.thread = threading.Thread(target=self._work)
 
     def _work(self) -> None:
-        with self.link:
+        with self.link, self.ring:
             self.server.run()
 
     def used_blocks(self) -> int:
@@ -194,3 +213,23 @@ def test_an_idle_engine_runs_no_steps_and_stops_at_once(running: Running) -> Non
         assert client.closed()
     running.thread.join(20)
     assert running.built.loop.steps == steps
+
+
+def test_every_step_is_in_the_ring_and_the_stages_sum_to_wall_time(running: Running) -> None:
+    with SocketClient(running.path) as client:
+        client.hello()
+        for request_id in range(6):
+            client.submit(request_id, prompt_of(30, request_id), greedy(40))
+            client.until_finish(request_id)
+    found = read_ring(ring_path(running.path))
+    assert found.alive
+    assert found.writer.kv_blocks == 64
+    first, *others = found.records
+    assert [record.step for record in found.records] == list(range(1, found.newest + 1))
+    sampled = [record.step for record in found.records if any(record.operators)]
+    assert sampled == list(range(64, found.newest + 1, 64))
+    stages = running.recorder.registry.counter("compute_loop_seconds_total").children()
+    told = sum(stage.value for stage in stages.values())
+    wall = others[-1].at - first.at
+    assert told - first.idle - step_seconds(first) == pytest.approx(wall, rel=0.02)
+    assert sum(record.idle + step_seconds(record) for record in others) <= 1.02 * wall

@@ -3,12 +3,23 @@
 import msgspec
 import pytest
 
-from surgetank.telemetry.engine_recorder import EngineRecorder, step_kind
+from surgetank.telemetry.engine_recorder import EngineRecorder, EngineSizes, step_kind
 from surgetank.telemetry.family import HistogramReading
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.registry import Registry
-from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import StepKind
+from surgetank.telemetry.stepmodel import ENOUGH, StepFit
+from surgetank.telemetry.steprecord import OOMS, OPERATORS, PREEMPTIONS, StepRecord, tally
+from surgetank.telemetry.vocabulary import (
+    OomAction,
+    OomSource,
+    PreemptionKind,
+    PreemptionReason,
+    Priority,
+    StepKind,
+)
+
+RECOMPUTED = (PreemptionKind.RECOMPUTE, PreemptionReason.KV, Priority.BATCH)
+SWAPPED = (PreemptionKind.SWAP, PreemptionReason.PRIORITY, Priority.SHEDDABLE)
 
 STEP = StepRecord(
     step=1,
@@ -41,10 +52,16 @@ STEP = StepRecord(
     prefix_hit_tokens=16,
     prefix_miss_tokens=20,
     prefill_backlog=77,
-    preempted_recompute=1,
+    preemptions=tally(PREEMPTIONS, [RECOMPUTED, SWAPPED, SWAPPED]),
     preempted_tokens=40,
+    swapped_tokens=24,
+    recomputed_tokens=33,
+    kv_swapped=6,
+    kv_faults=1,
     swapped_out_bytes=4096,
     allocation_failures=2,
+    ooms=tally(OOMS, [(OomSource.HOST, OomAction.REFUSED)]),
+    operators=(0.006, 0.009, 0.002, 0.003, 0.0, 0.003),
 )
 QUIET = msgspec.structs.replace(
     STEP,
@@ -60,7 +77,10 @@ QUIET = msgspec.structs.replace(
 
 @pytest.fixture
 def recorder() -> EngineRecorder:
-    return EngineRecorder(Registry(Process.ENGINE), kv_block_size=16)
+    sizes = EngineSizes(
+        kv_block_size=16, kv_blocks=64, parameters=1000, weight_bytes=4000, kv_bytes_per_token=10
+    )
+    return EngineRecorder(Registry(Process.ENGINE), sizes)
 
 
 def samples(recorder: EngineRecorder) -> dict[tuple[str, ...], float]:
@@ -73,14 +93,15 @@ def samples(recorder: EngineRecorder) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_before_the_first_step_gauges_are_absent_and_counters_zero(
-    recorder: EngineRecorder,
-) -> None:
+def test_before_the_first_step_gauges_show_an_empty_engine(recorder: EngineRecorder) -> None:
     seen = samples(recorder)
     assert seen["memory_kv_block_size_tokens",] == 16
     assert seen["batch_steps_total", "decode"] == 0
-    assert ("memory_kv_blocks", "free") not in seen
-    assert ("batch_running_requests", "default") not in seen
+    blocks = {key[1]: value for key, value in seen.items() if key[0] == "memory_kv_blocks"}
+    assert blocks == {"used": 0, "cached": 0, "free": 64}
+    assert seen["memory_kv_stored_tokens",] == 0
+    assert seen["batch_running_requests", "default"] == 0
+    assert seen["batch_waiting_requests", "sheddable"] == 0
 
 
 def test_every_number_of_a_step_lands_in_its_metric(recorder: EngineRecorder) -> None:
@@ -101,9 +122,14 @@ def test_every_number_of_a_step_lands_in_its_metric(recorder: EngineRecorder) ->
         ("batch_running_requests", "default"): 3,
         ("batch_waiting_requests", "batch"): 1,
         ("batch_prefill_backlog_tokens",): 77,
-        ("batch_preemptions_total", "recompute"): 1,
-        ("batch_preemptions_total", "swap"): 0,
-        ("batch_preempted_tokens_total",): 40,
+        ("batch_preemptions_total", "recompute", "kv", "batch"): 1,
+        ("batch_preemptions_total", "recompute", "kv", "default"): 0,
+        ("batch_preemptions_total", "swap", "priority", "sheddable"): 2,
+        ("batch_preempted_tokens_total", "recompute"): 40,
+        ("batch_preempted_tokens_total", "swap"): 24,
+        ("batch_recomputed_tokens_total",): 33,
+        ("memory_kv_swap_blocks",): 6,
+        ("memory_kv_faults_total",): 1,
         ("batch_swap_bytes_total", "out"): 4096,
         ("memory_kv_blocks", "used"): 10,
         ("memory_kv_blocks", "cached"): 4,
@@ -112,11 +138,38 @@ def test_every_number_of_a_step_lands_in_its_metric(recorder: EngineRecorder) ->
         ("memory_kv_allocation_failures_total",): 2,
         ("memory_prefix_tokens_total", "hit"): 16,
         ("memory_prefix_tokens_total", "miss"): 20,
+        ("memory_oom_total", "host", "refused"): 1,
+        ("memory_oom_total", "kv", "refused"): 0,
+        ("compute_sampled_steps_total",): 1,
+        ("compute_operator_seconds_total", "gemm"): 0.009,
+        ("compute_estimated_flops_total",): 2 * 1000 * 35,
+        ("compute_estimated_bytes_total", "read"): 4000 + 140 * 10,
+        ("compute_estimated_bytes_total", "written"): 350,
     }
     assert {key: seen[key] for key in expected} == expected
     histogram = recorder.registry.histogram("compute_step_seconds").at("mixed").read()
     assert histogram.count == 1
     assert histogram.sum == pytest.approx(0.03)
+
+
+def test_only_sampled_steps_count_as_samples(recorder: EngineRecorder) -> None:
+    recorder.step(STEP)
+    recorder.step(msgspec.structs.replace(STEP, operators=(0.0,) * len(OPERATORS)))
+    seen = samples(recorder)
+    assert seen["compute_sampled_steps_total",] == 1
+    assert seen["compute_operator_seconds_total", "attention"] == 0.006
+
+
+def test_the_step_model_is_absent_until_it_is_believed(recorder: EngineRecorder) -> None:
+    fit = StepFit()
+    recorder.show_fit(fit)
+    assert ("compute_step_model_seconds", "step") not in samples(recorder)
+    assert ("compute_step_model_error_ratio",) not in samples(recorder)
+    for prefill in range(ENOUGH * 20):
+        fit.learn(prefill % 7, 1, 0, 0.01 + 0.001 * (prefill % 7))
+    seen = samples(recorder)
+    assert seen["compute_step_model_seconds", "prefill_token"] == pytest.approx(0.001, rel=0.05)
+    assert seen["compute_step_model_error_ratio",] < 0.05
 
 
 def test_steps_without_a_queue_are_not_contended(recorder: EngineRecorder) -> None:
@@ -162,6 +215,6 @@ def test_the_kind_of_a_step(prefill: int, decode: int, kind: StepKind | None) ->
 
 def test_a_turn_that_scheduled_nothing_is_no_step(recorder: EngineRecorder) -> None:
     recorder.step(msgspec.structs.replace(STEP, prefill_seqs=0, decode_seqs=0))
-    steps = {key: value for key, value in samples(recorder).items() if "steps_total" in key[0]}
+    steps = {key: value for key, value in samples(recorder).items() if "batch_steps" in key[0]}
     assert steps["batch_steps_total", "mixed"] == 0
     assert steps["batch_steps_total", "decode"] == 0

@@ -205,3 +205,22 @@ def test_a_model_that_comes_later_gets_its_own_label(recorder: Recorder) -> None
     recorder.allow_model("late")
     end(recorder, Outcome.OK, Reason.NONE, model="late")
     assert nonzero(recorder, "requests_total") == {("late", "ok", "first", "default"): 1}
+
+
+def test_what_was_turned_away_unread_was_not_received(recorder: Recorder) -> None:
+    told = [
+        Reason.BAD_REQUEST,
+        Reason.HEADERS_TOO_LARGE,
+        Reason.HEADER_TIMEOUT,
+        Reason.CONNECTIONS,
+        Reason.CONNECTIONS,
+    ]
+    for reason in told:
+        recorder.unread(reason)
+    assert nonzero(recorder, "http_unread_requests_total") == {
+        ("bad_request",): 1,
+        ("headers_too_large",): 1,
+        ("header_timeout",): 1,
+        ("connections",): 2,
+    }
+    assert recorder.totals().received == 0

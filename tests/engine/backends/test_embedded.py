@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.engine.backends.fake_engine import FakeEngine, Log, backend_at, request
-from tests.fakes import tiny_card
+from tests.fakes import step_record, tiny_card
 
 from surgetank.engine.api import BackendDown, Settings, Started, StepOutput, Tokens
 from surgetank.engine.backends.embedded import EmbeddedBackend
@@ -86,10 +86,14 @@ async def test_a_lost_engine_is_told_once_and_taken_back_with_its_settings(
     backend.submit(request(1), log.sink("a"))
     backend.submit(request(2), log.sink("b"))
     await engine.message()
+    engine.send(StepOutput([], [], step_record(kv_used=7)))
+    await log.wait_for("step")
+    assert backend.last_step is not None
     await engine.stop()
     await log.wait_for("down")
-    assert log.heard[1:] == ["a lost", "b lost", "down"]
+    assert log.heard[1:] == ["step", "a lost", "b lost", "down"]
     assert backend.card is None
+    assert backend.last_step is None  # what it said of itself says nothing of the next engine
     assert backend.stalled_for(0.0) is None
     with pytest.raises(BackendDown, match=r"engine\.sock"):
         backend.submit(request(3), log.sink("c"))
@@ -101,6 +105,7 @@ async def test_a_lost_engine_is_told_once_and_taken_back_with_its_settings(
     assert message.submit == []
     backend.submit(request(4), log.sink("d"))
     assert [each.request_id for each in (await engine.message()).submit] == [4]
+    assert backend.last_step is None
     assert log.heard.count("down") == 1
 
 

@@ -96,6 +96,9 @@ CASES = {
     "decode, every fill of a block": (list(range(1, 35)), [1] * 34, 34),
     "decode, lengths far apart": ([5, 9, 700, 12, 1200, 3], [1] * 6, 6),
     "whole prompts": ([1, 7, 30, 31, 64], [1, 7, 30, 31, 64], 0),
+    "padding beside another group": ([30, 5, 31, 7], [30, 5, 31, 7], 0),
+    "the shortest last": ([31, 30], [31, 30], 0),
+    "many tiles": ([300, 290], [200, 190], 0),
     "later chunks": ([40, 100, 101], [20, 36, 1], 0),
     "everything": ([50, 3, 20, 80, 9], [1, 1, 20, 30, 9], 2),
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from surgetank.engine.kv.pool import BlockPool, KVError
+from surgetank.engine.kv.pool import BlockPool, KVError, NoBlockError
 
 
 def test_blocks_move_between_free_used_and_cached() -> None:
@@ -46,7 +46,7 @@ def test_equal_contents_keep_the_first_block_under_their_name() -> None:
 def test_every_misuse_is_an_error() -> None:
     pool = BlockPool(1)
     block = pool.take()
-    with pytest.raises(KVError, match="no block left of 1"):
+    with pytest.raises(NoBlockError, match="no block left of 1"):
         pool.take()
     pool.release(block)
     with pytest.raises(KVError, match="released more often"):

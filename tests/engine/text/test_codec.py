@@ -4,10 +4,10 @@ import json
 
 import pytest
 from tests.fakes import tiny_card
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from surgetank.engine.api import ModelCard
-from surgetank.engine.text.codec import TextCodec
+from surgetank.engine.text.codec import TextCodec, TooLong
 
 
 def sentencepiece_card(**changes: object) -> ModelCard:
@@ -73,6 +73,31 @@ def test_sentencepiece_tokens_keep_the_space_before_a_word() -> None:
     ids = codec.encode("hi hi é")
     assert codec.token_bytes(ids[1]) == b" hi"
     assert codec.detokenizer().feed(ids) == " hi hi é"
+
+
+def test_a_text_that_is_sure_to_be_too_long_is_told_so() -> None:
+    codec = TextCodec(tiny_card())
+    longest = len("<|endoftext|>")
+    assert len(codec.encode("x" * 4 * longest, most=4)) > 4  # not sure before it is cut
+    with pytest.raises(TooLong) as caught:
+        codec.encode("x" * (4 * longest + 1), most=4)
+    assert (caught.value.fewest, caught.value.most) == (5, 4)
+    with pytest.raises(TooLong):
+        codec.encode_chat([{"role": "user", "content": ""}] * 5, most=4)
+
+
+@pytest.mark.parametrize("change", ["normalizer", "stripping token", "dropped spaces"])
+def test_nothing_is_sure_where_a_tokenizer_may_shrink_a_text(change: str) -> None:
+    tokenizer = Tokenizer.from_str(tiny_card().tokenizer)
+    if change == "normalizer":
+        tokenizer.normalizer = normalizers.Strip()
+    elif change == "stripping token":
+        tokenizer.add_special_tokens([AddedToken("<end>", lstrip=True, special=True)])
+    else:
+        spaces = pre_tokenizers.Split(" ", "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, tokenizer.pre_tokenizer])
+    codec = TextCodec(tiny_card(tokenizer=tokenizer.to_str()))
+    assert len(codec.encode(" " * 1000 + "<end>", most=4)) > 0
 
 
 def test_text_without_utf8_is_refused_with_a_sentence() -> None:
