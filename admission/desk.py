@@ -26,11 +26,12 @@ from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.lint import lint, lint_engine
 from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
 from surgetank.admission.pace import Pace
+from surgetank.admission.peek import Peek
 from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue
 from surgetank.admission.retries import Retries
 from surgetank.admission.retry_budget import RetryBudget
-from surgetank.admission.snapshot import DeskSnapshot, Ended, register_gauges
+from surgetank.admission.snapshot import DeskSnapshot, Ended, limit_usage, register_gauges
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import Backend, ModelCard, StepOutput
 from surgetank.engine.text.codec import TextCodec
@@ -40,7 +41,7 @@ from surgetank.telemetry.vocabulary import Outcome, Reason
 
 log = logging.getLogger(__name__)
 
-KEEP_ENDED = 256  # requests remembered after their end
+KEEP_ENDED = 2048  # requests remembered after their end
 
 
 class FrontDesk:
@@ -107,6 +108,9 @@ class FrontDesk:
             clock=clock,
             call_later=call_later,
             end=self.end,
+        )
+        self.peek = Peek(
+            self._dispatcher.calls, self._queue, self._ledger, self._laws, backend, clock
         )
         self._served: Served | None = None
         self._known: Served | None = None  # the last one served, for its name and its codec
@@ -209,14 +213,6 @@ class FrontDesk:
         levels = self._queue.levels(now)
         stalled_for = self._backend.stalled_for(now)
         kv_blocks = None if served is None else served.card.kv_blocks
-        usage = {
-            Limit.QUEUE_REQUESTS.value: float(self._queue.requests),
-            Limit.QUEUE_TOKENS.value: float(self._queue.tokens),
-            Limit.QUEUE_WAIT.value: max(level.oldest_age or 0.0 for level in levels),
-            Limit.IN_FLIGHT_SEQS.value: float(self._ledger.seqs),
-        }
-        if kv_blocks:
-            usage[Limit.KV_RESERVE.value] = self._ledger.kv_blocks / kv_blocks
         return DeskSnapshot(
             at=now,
             model=None if served is None else served.name,
@@ -235,7 +231,7 @@ class FrontDesk:
             tpot_target=self.recorder.registry.targets.tpot,
             retry_budget=self._budget.balance(now),
             limits=self.limits.snapshot(),
-            limit_usage=usage,
+            limit_usage=limit_usage(self._queue, self._ledger, levels, kv_blocks),
             ignored_headers=dict(self._ignored_headers),
         )
 
@@ -269,6 +265,8 @@ class FrontDesk:
         self.limits.set_maximum(Limit.IN_FLIGHT_SEQS, card.max_num_seqs, "engine")
         self.limits.set_maximum(Limit.MAX_NUM_SEQS, card.max_num_seqs, "engine")
         self.limits.set_maximum(Limit.MAX_BATCH_TOKENS, card.max_batch_tokens, "engine")
+        for name in (Limit.PREFILL_SHARE, Limit.KV_WATERMARK, Limit.TPOT_TARGET):
+            self.limits.set_base(name, getattr(card, name.value), "engine")
         self._dispatcher.pump()
 
     def on_down(self, detail: str) -> None:
@@ -334,6 +332,7 @@ class FrontDesk:
         )
         if isinstance(verdict, Refusal):
             raise Refused(self.refuse(ticket, verdict))
+        ticket.wait = verdict.wait
         if verdict.wait is not None:
             ticket.forecast = (verdict.wait.queueing, self._laws.engine.stalled)
         self._laws.admitted(ticket)
@@ -351,6 +350,7 @@ class FrontDesk:
         if self._served is None or self._served.card is not served.card:
             return refusals.backend_down()
         self._dispatcher.account(now)
+        ticket.found = self.peek.found(ticket, served.card, now)
         return self._gate.decide(ticket, served.card, now, self._backend.stalled_for(now))
 
     def _cut(self, ticket: Ticket, ask: Ask) -> Ask:

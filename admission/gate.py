@@ -175,7 +175,7 @@ class Gate:
         """The dynamic threshold; before W is known, only a deadline that the queue breaks."""
         if wait is None:
             return self._slow_queue(ticket, now)
-        allowed = self._laws.threshold(ticket, now)
+        allowed = self._laws.threshold(ticket, now, contended=wait.slot > 0.0)
         limit = allowed.seconds * (self._retry_wait if ticket.lane is Lane.RETRY else 1.0)
         if wait.seconds <= limit:
             return None

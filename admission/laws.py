@@ -6,6 +6,7 @@ While the step model is not fitted they are silent: the fixed limits alone hold.
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from surgetank.admission.backlog import PrefillBacklog
 from surgetank.admission.binding import largest_batch
@@ -31,6 +32,20 @@ from surgetank.telemetry.vocabulary import Priority
 _WEIGHT = 0.05  # of the newest request in the means
 _COLD_HEADROOM = 0.25  # of the slots, left by low classes while rates are unknown
 _LEAST_SHARE = 0.01  # of the engine, where a class has no floor share: W stays finite
+
+
+class Held(StrEnum):
+    """What keeps a request out of the engine: the bound that it meets first."""
+
+    PREFILL = "prefill"  # prompts that go first fill the next step
+    IN_FLIGHT_SEQS = "in_flight_seqs"  # a limit, or the engine's slots
+    MAX_NUM_SEQS = "max_num_seqs"
+    TPOT = "tpot"  # one more would make tokens too slow
+    HEADROOM = "headroom"  # the slots that are left are kept for the classes above
+    KV = "kv"  # the promised share of the KV pool
+
+
+_SLOT_LIMITS = (Held.IN_FLIGHT_SEQS, Held.MAX_NUM_SEQS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +176,14 @@ class Laws:
         age = self.engine.age(stalled_for)
         return predicted(rates, slot, tokens, age, self._calibration.gamma(ticket.priority))
 
-    def threshold(self, ticket: Ticket, now: float) -> Threshold:
-        """How long it may wait: kappa * S."""
-        target = self.target(ticket.priority)
-        return threshold(self._limits.get(Limit.KAPPA), target, self._slack(ticket, now))
+    def threshold(self, ticket: Ticket, now: float, *, contended: bool = False) -> Threshold:
+        """How long it may wait; `contended`: it has to wait for a slot."""
+        return threshold(
+            self._limits.get(Limit.KAPPA),
+            self.target(ticket.priority),
+            self._slack(ticket, now),
+            ticket.estimate.prefill if contended else 0.0,
+        )
 
     def target(self, priority: Priority) -> float:
         """A class's TTFT target, seconds."""
@@ -200,6 +219,33 @@ class Laws:
             max_kv_blocks=share * card.kv_blocks,
         )
 
+    def held(self, ticket: Ticket, card: ModelCard, now: float) -> Held | None:
+        """What keeps it out of the engine now; None: nothing."""
+        if not self.prefill_free(ticket.priority):
+            return Held.PREFILL
+        if self.slots_free(ticket, card, now):
+            return None
+        bounds = {held: self._limits.get(Limit(held)) for held in _SLOT_LIMITS}
+        if self._config.dynamic:
+            bounds[Held.TPOT] = self._largest_batch(ticket)
+        tightest = min(bounds, key=bounds.__getitem__)
+        if self._ledger.seqs + ticket.n > bounds[tightest]:
+            return tightest
+        spare = bounds[tightest] - self._headroom(ticket.priority, bounds[tightest], now)
+        kept = self._config.dynamic and self._ledger.seqs + ticket.n > spare
+        return Held.HEADROOM if kept else Held.KV
+
+    def average(self, now: float) -> Ticket:
+        """A request such as come of late, of the default class."""
+        return Ticket(
+            id="",
+            arrived=now,
+            door="",
+            priority=Priority.DEFAULT,
+            prompt_tokens=round(self._mean_prompt),
+            estimate=Estimate(0.0, 0, self.mean_cost),
+        )
+
     def prefill_free(self, priority: Priority) -> bool:
         """Whether the engine has less than a step's worth of prompts to read that go first."""
         if not self._config.dynamic or not self.engine.fit.steps:
@@ -216,14 +262,7 @@ class Laws:
     def view(self, card: ModelCard | None, now: float, stalled_for: float | None) -> LawsView:
         """All of it, now."""
         rates = self.engine.rates
-        probe = Ticket(
-            id="",
-            arrived=now,
-            door="",
-            priority=Priority.DEFAULT,
-            prompt_tokens=round(self._mean_prompt),
-            estimate=Estimate(0.0, 0, self.mean_cost),
-        )
+        probe = self.average(now)
         allowed = self.threshold(probe, now).seconds
         known = rates is not None and card is not None
         return LawsView(

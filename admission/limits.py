@@ -21,6 +21,9 @@ class Limit(StrEnum):
     MAX_OUTPUT_TOKENS = "max_output_tokens"
     MAX_NUM_SEQS = "max_num_seqs"
     MAX_BATCH_TOKENS = "max_batch_tokens"
+    PREFILL_SHARE = "prefill_share"
+    KV_WATERMARK = "kv_watermark"
+    TPOT_TARGET = "tpot_target"
     KAPPA = "kappa"
     KV_RESERVE_LOW = "kv_reserve_low"
     RETRY_SHARE = "retry_share"
@@ -63,12 +66,21 @@ SPECS: dict[Limit, LimitSpec] = {
     Limit.MAX_OUTPUT_TOKENS: LimitSpec(
         1_048_576, 1, 1_048_576, "tokens", "Output tokens that each choice may ask for."
     ),
-    # The engine's own budgets: at most what it was started with, so no configuration of ours.
+    # The engine's own budgets: what it was started with, so no configuration of ours.
     Limit.MAX_NUM_SEQS: LimitSpec(
         4096, 1, 4096, "sequences", "Sequences in the engine's running batch."
     ),
     Limit.MAX_BATCH_TOKENS: LimitSpec(
         1_048_576, 1, 1_048_576, "tokens", "Tokens of one engine step, prefill and decode."
+    ),
+    Limit.PREFILL_SHARE: LimitSpec(
+        1.0, 0.01, 1.0, "share", "Of a step's tokens, how many may read prompts.", whole=False
+    ),
+    Limit.KV_WATERMARK: LimitSpec(
+        1.0, 0.01, 1.0, "share", "Of the KV pool, what sequences may hold.", whole=False
+    ),
+    Limit.TPOT_TARGET: LimitSpec(
+        0.0, 0.0, 60.0, "seconds", "Step time that prompts may not exceed; 0 is any.", whole=False
     ),
     # The laws' own numbers.
     Limit.KAPPA: LimitSpec(
@@ -170,6 +182,10 @@ class Limits:
     def ceiling(self, name: Limit) -> float:
         """What holds once a temporary override is gone, if that is more: above it is never."""
         return max(self._current[name], min(self._base[name], self._maximum[name]))
+
+    def without_override(self, name: Limit) -> float:
+        """What would hold if an operator's value, if there is one, were taken back."""
+        return min(self._base[name], self._maximum[name])
 
     def on_change(self, listener: Callable[[LimitChange], None]) -> None:
         """Tell `listener` whenever a limit was set, after it holds."""

@@ -2,6 +2,8 @@
 
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
+from surgetank.engine.api import OUT_OF_MEMORY
+from surgetank.engine.text.codec import TooLong
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
 
 
@@ -91,6 +93,8 @@ def by_engine(finish: FinishReason, detail: str, ticket: Ticket, now: float) -> 
     match finish:
         case FinishReason.DEADLINE:
             return deadline_in_decode(ticket, now)
+        case FinishReason.REFUSED | FinishReason.ERROR if detail.startswith(OUT_OF_MEMORY):
+            return Refusal(Outcome.OVERLOAD, Reason.OUT_OF_MEMORY, f"engine: {detail}")
         case FinishReason.REFUSED:
             message = f"the engine refused the request: {detail}"
             return Refusal(Outcome.INVALID, Reason.ENGINE_REFUSED, message)
@@ -102,7 +106,7 @@ def by_engine(finish: FinishReason, detail: str, ticket: Ticket, now: float) -> 
 
 _OVER = {
     Reason.NEVER_FITS_SLOTS: "n: {measured:.10g} choices asked for",
-    Reason.NEVER_FITS_CONTEXT: "max_tokens: {measured:.10g} tokens asked for",
+    Reason.NEVER_FITS_CONTEXT: "request: {measured:.10g} tokens asked for",
     Reason.NEVER_FITS_KV: "request: {measured:.10g} KV blocks needed",
     Reason.NEVER_FITS_QUEUE: "request: larger than the whole queue ({measured:.10g})",
     Reason.QUEUE_REQUESTS: "overloaded: {measured:.10g} requests would wait",
@@ -158,4 +162,16 @@ def long_wait(wait: float, limit: float, *, by_deadline: bool, binding: str) -> 
         measured=wait,
         limit=limit,
         limit_name=name,
+    )
+
+
+def too_long(error: TooLong) -> Refusal:
+    """A prompt that is longer than the context, as its length in characters tells."""
+    return Refusal(
+        Outcome.INVALID,
+        Reason.NEVER_FITS_CONTEXT,
+        f"prompt: at least {error.fewest} tokens; limit context_length is {error.most}",
+        measured=error.fewest,
+        limit=error.most,
+        limit_name="context_length",
     )

@@ -9,7 +9,8 @@ all: one mean request per second, but at most 5 % of the engine:
 
 where the reserve is what the floor has saved up: ten seconds of it, or one request's cost if that
 is more. A request dearer than the whole reserve passes when the reserve is full and empties it.
-Each tenant has such an account, and all together have one: a retry is paid from both or from none.
+Each tenant has such an account, and all together have one: a retry is paid from both or from none,
+and what a tenant has not earned itself only from the reserve of all, not from others' deposits.
 
 A hint is a promise: what a client that was told to come back will cost is held until shortly after
 its slot, and no other retry may spend it.
@@ -52,19 +53,27 @@ class Account:
         self._deposits.append((expires, amount_left))
         self._deposited += amount
 
-    def covers(self, cost: float, now: float, mean_cost: float) -> bool:
-        """Whether a retry of that cost may pass."""
+    def earned(self, now: float, mean_cost: float) -> float:
+        """What deposits are left."""
+        self._settle(now, mean_cost)
+        return self._deposited
+
+    def covers(self, earned: float, cost: float, now: float, mean_cost: float) -> bool:
+        """Whether a retry of that cost may pass, of which `earned` at most comes from deposits."""
         self._settle(now, mean_cost)
         full = self._reserve >= self._most(mean_cost)
-        return full or self._deposited + self._reserve >= cost
+        return full or min(earned, self._deposited) + self._reserve >= cost
 
-    def withdraw(self, cost: float, now: float, mean_cost: float) -> None:
-        """Pay for a retry that is covered: what expires first goes first, the reserve last."""
+    def withdraw(self, earned: float, cost: float, now: float, mean_cost: float) -> None:
+        """Pay for a retry that is covered: deposits that expire first go first, up to `earned`; the
+        rest is the reserve's."""
         self._settle(now, mean_cost)
-        while cost > 0.0 and self._deposits:
+        left = min(earned, cost, self._deposited)
+        cost -= left
+        while left > 0.0 and self._deposits:
             expires, held = self._deposits.popleft()
-            used = min(held, cost)
-            cost -= used
+            used = min(held, left)
+            left -= used
             self._deposited -= used
             if used < held:
                 self._deposits.appendleft((expires, held - used))
@@ -127,15 +136,21 @@ class RetryBudget:
     def short_of(self, tenant: str, cost: float, now: float, *, promised: bool) -> str | None:
         """Whose account does not cover a retry: `tenant` or `all`; None: both do. Unless the retry
         was `promised`, it may not touch what is held for others."""
-        if not self._account(tenant, now).covers(cost, now, self.mean_cost):
+        mean, account = self.mean_cost, self._account(tenant, now)
+        earned = account.earned(now, mean)
+        if not account.covers(earned, cost, now, mean):
             return "tenant"
-        needed = cost if promised else cost + self.held
-        return None if self._all.covers(needed, now, self.mean_cost) else "all"
+        if not self._all.covers(earned, cost, now, mean):
+            return "all"
+        unheld = self._all.balance(now, mean) - self.held
+        return None if promised or unheld >= cost else "all"
 
     def withdraw(self, tenant: str, cost: float, now: float) -> None:
         """Pay for a retry that is covered, from both accounts."""
-        self._account(tenant, now).withdraw(cost, now, self.mean_cost)
-        self._all.withdraw(cost, now, self.mean_cost)
+        mean, account = self.mean_cost, self._account(tenant, now)
+        earned = account.earned(now, mean)
+        account.withdraw(earned, cost, now, mean)
+        self._all.withdraw(earned, cost, now, mean)
 
     def _account(self, tenant: str, now: float) -> Account:
         account = self._tenants.get(tenant)

@@ -7,7 +7,8 @@ from surgetank.admission.flow import Flow
 from surgetank.admission.laws import LawsView
 from surgetank.admission.limits import Limit, LimitView
 from surgetank.admission.outcome import Refusal
-from surgetank.admission.queue import QueueLevel
+from surgetank.admission.permit import Ledger
+from surgetank.admission.queue import Queue, QueueLevel
 from surgetank.admission.ticket import Ticket
 from surgetank.telemetry.registry import Registry, Sample
 from surgetank.telemetry.steprecord import StepRecord
@@ -77,6 +78,21 @@ class DeskSnapshot:
         """Seconds; None when nothing waits."""
         ages = (level.oldest_age for level in self.queue)
         return max((age for age in ages if age is not None), default=None)
+
+
+def limit_usage(
+    queue: Queue, ledger: Ledger, levels: tuple[QueueLevel, ...], kv_blocks: int | None
+) -> dict[str, float]:
+    """How much of each limit is taken, where that can be known; by the limit's name."""
+    usage = {
+        Limit.QUEUE_REQUESTS.value: float(queue.requests),
+        Limit.QUEUE_TOKENS.value: float(queue.tokens),
+        Limit.QUEUE_WAIT.value: max(level.oldest_age or 0.0 for level in levels),
+        Limit.IN_FLIGHT_SEQS.value: float(ledger.seqs),
+    }
+    if kv_blocks:
+        usage[Limit.KV_RESERVE.value] = ledger.kv_blocks / kv_blocks
+    return usage
 
 
 _PLAIN: dict[str, Callable[[DeskSnapshot], float | None]] = {

@@ -1,10 +1,17 @@
 """The dynamic threshold: how long a request may wait, and how many may.
 
-    admit iff W <= kappa * S        S = min(TTFT target, time left - own prefill - own decode)
+    admit iff W <= min(kappa * S, target - own)
+    S = min(TTFT target, time left - own prefill - own decode)
 
 S is the slack: what the class's target, or the caller's own deadline if that is tighter, leaves for
-waiting. kappa < 1 keeps a reserve for what W cannot see: the request's own prefill against the
-target, and the variance of the work ahead. In requests the threshold is
+waiting. kappa < 1 keeps a reserve for what W cannot see, the variance of the work ahead, and for
+the own prefill of usual prompts. That stays out of W, or long prompts would never get in. Only
+where slots are contended does a prompt have to fit: one that takes .7 of its target to read has .3
+to wait. Without this the longest prompts of an overload, which cost as much as a hundred others,
+were served late, and a tenth of the engine's work was in vain. On a free engine own is 0 here: a
+prompt that takes longer to read than the target is late by itself and harms nobody.
+
+In requests the threshold is
 
     Q_max = kappa * S * mu / C_mean
 
@@ -17,15 +24,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """kappa * S in seconds, and whether the caller's deadline is what made it so."""
+    """The longest wait in seconds, and whether the caller's deadline is what made it so."""
 
     seconds: float
     by_deadline: bool
 
 
-def threshold(kappa: float, target: float, slack: float) -> Threshold:
-    """`target` is the class's TTFT; `slack` what the caller's deadline leaves, infinite without."""
-    return Threshold(kappa * min(target, max(0.0, slack)), by_deadline=slack < target)
+def threshold(kappa: float, target: float, slack: float, own: float) -> Threshold:
+    """`target` is the class's TTFT; `slack` what the caller's deadline leaves, infinite without;
+    `own` seconds to read the prompt, 0 where slots are free."""
+    longest = min(kappa * min(target, max(0.0, slack)), max(0.0, target - own))
+    return Threshold(longest, by_deadline=slack < target)
 
 
 def queue_bound(seconds: float, drain: float, mean_cost: float) -> float:

@@ -3,7 +3,20 @@
 from dataclasses import dataclass, field
 
 from surgetank.admission.cost import UNKNOWN, Estimate
+from surgetank.admission.wait import Wait
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The desk as a request found it when it came to the gate."""
+
+    queued: int  # requests of all classes; n choices count n
+    tokens: int  # their prompt tokens
+    ahead: int  # of the queued, those of its own class and above
+    running: int  # sequences in the engine
+    kv: float  # share of the pool that was promised
+    threshold: float  # seconds that it might wait
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +46,8 @@ class Ticket:
     fingerprint: bytes = b""  # b"" until the body was read
     promised: bool = False  # a retry that comes at the slot it was given
     forecast: tuple[float, float] | None = None  # predicted wait; seconds stalled until then
+    found: Found | None = None  # None: it ended before it came to the gate
+    wait: Wait | None = None  # as predicted when it was admitted
     # life
     queued_at: float | None = None
     dispatched_at: float | None = None

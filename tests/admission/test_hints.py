@@ -47,6 +47,15 @@ def test_a_hint_beyond_the_deadline_is_not_given_and_uses_up_no_slot() -> None:
     assert advise(hints, Outcome.DRAINING, 4.0, deadline=100.4) == -1.0
 
 
+def test_nobody_is_told_to_return_before_the_wait_is_over() -> None:
+    hints = Hints(random.Random(3))
+    outcome = Outcome.OVERLOAD
+    waits = [
+        hints.advise(outcome, now=100.0, wait=3.0, spacing=0.1, deadline=None) for _ in range(20)
+    ]
+    assert all(wait is not None and wait > 0.9 * 3.0 for wait in waits)
+
+
 def test_a_hundred_refused_clients_come_back_over_more_than_a_second() -> None:
     rig = Rig(GateConfig(queue_requests=1, in_flight_seqs=1))
     for _ in range(2000):  # an engine that serves five hundred a second

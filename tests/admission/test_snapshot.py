@@ -2,9 +2,12 @@
 
 import pytest
 from tests.admission.rig import Rig
+from tests.admission.virtual_engine import Service
 
+from surgetank.admission.arrival import _READ, Problem
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
+from surgetank.telemetry.catalog_sidecar import HEADER, PROBLEM
 from surgetank.telemetry.family import LabelValues
 from surgetank.telemetry.vocabulary import Lane, Priority
 
@@ -60,3 +63,39 @@ def test_ignored_headers_are_counted() -> None:
         ("x-surgetank-priority", "raised"): 3,
         ("x-stainless-retry-count", "malformed"): 3,
     }
+    exported = gauge(rig, "headers_ignored_total")
+    assert exported["x-surgetank-priority", "raised"] == 3
+    assert exported["traceparent", "conflict"] == 0
+
+
+def test_the_header_labels_are_the_headers_that_are_read() -> None:
+    assert set(HEADER.values) == _READ
+    assert set(PROBLEM.values) == set(Problem)
+
+
+def test_the_laws_are_exported_with_every_term_once_they_are_known() -> None:
+    service = Service()
+    assert read(service, "predicted_wait_seconds") == {}
+    assert read(service, "queue_threshold_requests") == {}
+    assert read(service, "step_model_fitted") == {(): 0}
+    service.warm_up()
+    service.flow(120.0, 3.0, service.send)
+    wait = read(service, "predicted_wait_seconds")
+    assert set(wait) == {("slot",), ("prefill",), ("age",), ("total",)}
+    laws = service.desk.snapshot().laws
+    assert laws.wait is not None
+    assert wait["total",] == pytest.approx(laws.wait.seconds)
+    assert read(service, "step_model_fitted") == {(): 1}
+    assert read(service, "queue_threshold_requests") == {(): pytest.approx(laws.queue_bound)}
+    assert read(service, "wait_threshold_seconds") == {(): pytest.approx(0.6)}
+    assert read(service, "drain_rate") == {(): pytest.approx(1.0, abs=0.05)}
+    assert read(service, "request_cost_seconds") == {(): pytest.approx(laws.mean_cost)}
+    assert read(service, "brownout_level") == {(): 0}
+    assert read(service, "retry_budget_seconds")[()] > 0
+    assert abs(read(service, "ledger_drift")[()]) <= 16
+
+
+def read(service: Service, name: str) -> dict[LabelValues, float]:
+    """A gauge's samples, as a scrape would see them."""
+    samples = next(e.samples for e in service.recorder.registry.read() if e.spec.name == name)
+    return {labels: value for labels, value in samples.items() if isinstance(value, float)}

@@ -180,11 +180,16 @@ class VirtualEngine:
 class Service:
     """A desk in front of a virtual engine, and clients that send to it."""
 
-    def __init__(self, config: GateConfig | None = None, card: ModelCard | None = None) -> None:
+    def __init__(
+        self,
+        config: GateConfig | None = None,
+        card: ModelCard | None = None,
+        engine: type[VirtualEngine] = VirtualEngine,
+    ) -> None:
         card = card or tiny_card(max_num_seqs=16, kv_blocks=4096)
         self.clock = ManualClock()
         self.timer = VirtualTimer(self.clock)
-        self.engine = VirtualEngine(self.timer, card)
+        self.engine = engine(self.timer, card)
         self.recorder = Recorder(Registry(Process.SIDECAR))
         self.rng = random.Random(5)
         self.desk = FrontDesk(

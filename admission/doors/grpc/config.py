@@ -37,7 +37,6 @@ class GrpcConfig(BaseModel):
         le=1 << 20,
         description="Tokens that may wait for a slow reader of a stream before it is cut off.",
     )
-    max_n: int = Field(16, ge=1, le=1024, description="Choices that one request may ask for.")
     min_ping_interval: float = Field(
         5.0,
         ge=0.01,

@@ -16,8 +16,10 @@ from surgetank.admission.doors.grpc.query import Query, parse, read_query
 from surgetank.admission.doors.grpc.responder import Responder
 from surgetank.admission.doors.grpc.statistics import ModelCounts, Statistics
 from surgetank.admission.doors.grpc.tensors import bad
+from surgetank.admission.doors.ranges import unknown_id
 from surgetank.admission.outcome import Refusal, Refused
-from surgetank.engine.text.codec import TextCodec
+from surgetank.admission.refusals import too_long
+from surgetank.engine.text.codec import TooLong
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
@@ -148,7 +150,7 @@ class Exchange:
         """Check the request and find its model. Raises Refused."""
         if self._unreadable is not None:
             raise self._unreadable
-        query = read_query(self.request, decoupled=self._decoupled, max_n=self._shared.config.max_n)
+        query = read_query(self.request, decoupled=self._decoupled)
         self.ticket.stream = query.stream
         if query.priority is not None:  # a client may lower its class, never raise it
             self.ticket.priority = max(self.ticket.priority, query.priority)
@@ -156,8 +158,12 @@ class Exchange:
             self._tighten(self.ticket.arrived + query.timeout)
         served = self._shared.desk.find(query.model)
         self._counts = self._shared.statistics.of(served.name)
-        prompt = await _encode(served.codec, query.text)
         sampling = query.sampling
+        wrong = unknown_id(sampling.params.stop_token_ids, served.card.vocab_size)
+        if wrong is not None:
+            allowed = f"token ids 0 to {served.card.vocab_size - 1}"
+            raise bad(f"stop_token_ids holds {wrong}; allowed: {allowed}", "stop_token_ids")
+        prompt = await _encode(served, query.text)
         return query, served, Ask(prompt, sampling.params, sampling.n, sampling.stop)
 
     def _tighten(self, deadline: float | None) -> None:
@@ -193,11 +199,14 @@ def _with_id(headers: Headers, request_id: str) -> Headers:
     return [*others, ("x-request-id", request_id)]
 
 
-async def _encode(codec: TextCodec, text: str) -> list[int]:
+async def _encode(served: Served, text: str) -> list[int]:
     """Token ids of the prompt, at least one. Raises Refused."""
+    encode, most = served.codec.encode, served.card.context_length
     try:
         long = len(text) > LONG_TEXT
-        ids = await asyncio.to_thread(codec.encode, text) if long else codec.encode(text)
+        ids = await asyncio.to_thread(encode, text, most) if long else encode(text, most)
+    except TooLong as error:
+        raise Refused(too_long(error)) from None
     except ValueError as error:
         raise bad(f"text_input: {error}", "text_input") from None
     if not ids:

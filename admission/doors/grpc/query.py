@@ -68,7 +68,7 @@ def check_version(version: str) -> None:
         raise Refused(Refusal(Outcome.NOT_FOUND, Reason.UNKNOWN_MODEL, message))
 
 
-def read_query(request: pb.ModelInferRequest, *, decoupled: bool, max_n: int) -> Query:
+def read_query(request: pb.ModelInferRequest, *, decoupled: bool) -> Query:
     """Check a request whole. `decoupled`: it came on a stream, so may have many responses.
 
     Raises Refused with a sentence that names what is wrong and what is allowed.
@@ -88,7 +88,6 @@ def read_query(request: pb.ModelInferRequest, *, decoupled: bool, max_n: int) ->
     parameters = {name: _parameter(name, value) for name, value in request.parameters.items()}
     sampling = read_sampling(
         _sampling_source(texts, parameters),
-        max_n=max_n,
         logprobs="cumulative_logprob" in outputs,
     )
     return Query(

@@ -7,50 +7,19 @@ from typing import Any
 import orjson
 
 from surgetank.admission.doors.grpc.tensors import bad, shown
+from surgetank.admission.doors.ranges import (
+    MAX_STOP_CHARS,
+    MAX_STOP_IDS,
+    MAX_STOPS,
+    NUMBERS,
+    TOKEN_ID,
+    Range,
+)
+from surgetank.admission.doors.strict_json import check_keys
 from surgetank.engine.api import SamplingParams
 
 DEFAULT_MAX_TOKENS = 16  # vLLM's
-MAX_STOPS = 16
-MAX_STOP_CHARS = 256
-MAX_STOP_IDS = 64
-MAX_COUNT = (1 << 31) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A number's allowed values, from low to high."""
-
-    kind: type[int] | type[float]
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        noun = "a whole number" if self.kind is int else "a number"
-        return f"{noun} from {self.low} to {self.high}"
-
-    def allows(self, value: Any) -> bool:
-        """Whether value is of the kind and in the range."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        if self.kind is int and not isinstance(value, int):
-            return False
-        return self.low <= value <= self.high
-
-
-NUMBERS = {
-    "max_tokens": Rule(int, 1, MAX_COUNT),
-    "min_tokens": Rule(int, 0, MAX_COUNT),
-    "temperature": Rule(float, 0, 2),
-    "top_p": Rule(float, 0.0001, 1),
-    "top_k": Rule(int, -1, MAX_COUNT),
-    "min_p": Rule(float, 0, 1),
-    "repetition_penalty": Rule(float, 0.01, 10),
-    "presence_penalty": Rule(float, -2, 2),
-    "frequency_penalty": Rule(float, -2, 2),
-    "seed": Rule(int, -(1 << 63), (1 << 63) - 1),
-    "logprobs": Rule(int, 0, 20),
-}
-OTHERS = ("ignore_eos", "n", "stop", "stop_token_ids")
+OTHERS = ("ignore_eos", "stop", "stop_token_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +35,19 @@ def parse_json(data: bytes) -> dict[str, Any]:
     """The sampling_parameters tensor: a JSON object. Raises Refused when it is none."""
     try:
         value = orjson.loads(data)
+        check_keys(data.decode())
     except orjson.JSONDecodeError as error:
         raise bad(
             f"sampling_parameters is not JSON: {error.msg} at {error.pos}", "sampling_parameters"
         ) from None
+    except ValueError as error:
+        raise bad(f"sampling_parameters: {error}", "sampling_parameters") from None
     if not isinstance(value, dict):
         raise bad("sampling_parameters must be a JSON object", "sampling_parameters")
     return value
 
 
-def read_sampling(given: Mapping[str, Any], max_n: int, logprobs: bool) -> Sampling:
+def read_sampling(given: Mapping[str, Any], logprobs: bool) -> Sampling:
     """Check every parameter. `logprobs`: the request needs each token's log-probability anyway.
 
     Raises Refused naming the parameter and its allowed values. null means absent.
@@ -88,8 +60,11 @@ def read_sampling(given: Mapping[str, Any], max_n: int, logprobs: bool) -> Sampl
                 f"{', '.join(sorted([*NUMBERS, *OTHERS]))}"
             )
     fields = {
-        name: _number(name, given[name], rule) for name, rule in NUMBERS.items() if name in given
+        name: _number(name, given[name], allowed)
+        for name, allowed in NUMBERS.items()
+        if name in given
     }
+    n = fields.pop("n", 1)
     fields.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
     if fields.get("min_tokens", 0) > fields["max_tokens"]:
         raise bad(
@@ -106,7 +81,6 @@ def read_sampling(given: Mapping[str, Any], max_n: int, logprobs: bool) -> Sampl
         ignore_eos=_boolean("ignore_eos", given.get("ignore_eos", False)),
         stop_token_ids=_token_ids(given.get("stop_token_ids", [])),
     )
-    n = _number("n", given.get("n", 1), Rule(int, 1, max_n))
     return Sampling(params, n, _stops(given.get("stop", [])))
 
 
@@ -120,11 +94,11 @@ def _from_text(value: Any) -> Any:
         return value
 
 
-def _number(name: str, value: Any, rule: Rule) -> Any:
+def _number(name: str, value: Any, allowed: Range) -> Any:
     number = _from_text(value)
-    if not rule.allows(number):
-        raise bad(f"{name} is {shown(str(value))}; allowed: {rule}", name)
-    return rule.kind(number)
+    if not allowed.holds(number):
+        raise bad(f"{name} is {shown(str(value))}; allowed: {allowed.sentence}", name)
+    return allowed.kind(number)
 
 
 def _boolean(name: str, value: Any) -> bool:
@@ -136,8 +110,7 @@ def _boolean(name: str, value: Any) -> bool:
 
 def _token_ids(value: Any) -> tuple[int, ...]:
     ids = _from_text(value)
-    rule = Rule(int, 0, MAX_COUNT)
-    if not isinstance(ids, list) or len(ids) > MAX_STOP_IDS or not all(map(rule.allows, ids)):
+    if not isinstance(ids, list) or len(ids) > MAX_STOP_IDS or not all(map(TOKEN_ID.holds, ids)):
         raise bad(
             f"stop_token_ids is {shown(str(value))}; allowed: a list of up to {MAX_STOP_IDS} "
             "token ids",

@@ -11,17 +11,17 @@ from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.fields import (
     Fields,
     check_ids,
+    order,
     out_of_range,
+    prompt_ids,
     read,
     sampling,
     stop_strings,
 )
 from surgetank.admission.doors.http.order import Choice, Order
 from surgetank.admission.doors.http.render import FINISH, Frame, usage
-from surgetank.admission.outcome import invalid
 from surgetank.engine.api import TokenLogprob
 from surgetank.engine.text.codec import TextCodec
-from surgetank.telemetry.vocabulary import Reason
 
 _ROLES = ("system", "developer", "user", "assistant")
 
@@ -54,7 +54,7 @@ class ChatRoute:
         self._decoder = msgspec.json.Decoder(ChatFields)
 
     def read(self, body: bytes, config: HttpConfig) -> Order:
-        fields = read(self._decoder, body, config)
+        fields = read(self._decoder, body)
         messages = _messages(fields.messages)
         limit = _max_tokens(fields)
         if fields.top_logprobs and not fields.logprobs:
@@ -62,25 +62,15 @@ class ChatRoute:
 
         def ask(served: Served) -> Ask:
             check_ids("stop_token_ids", fields.stop_token_ids or [], served.card.vocab_size)
-            try:
-                prompt = served.codec.encode_chat(messages)
-            except ValueError as error:
-                raise invalid(Reason.BAD_REQUEST, f"messages: {error}", "messages") from None
-            room = max(1, served.card.context_length - len(prompt))
+            codec, context = served.codec, served.card.context_length
+            prompt = prompt_ids("messages", lambda: codec.encode_chat(messages, most=context))
+            room = max(1, context - len(prompt))
             max_tokens = limit or min(config.default_max_tokens, room)
             logprobs = (fields.top_logprobs or 0) if fields.logprobs else None
             params = sampling(fields, max_tokens, logprobs)
             return Ask(prompt, params, fields.n or 1, stop_strings(fields))
 
-        options = fields.stream_options
-        return Order(
-            model=fields.model,
-            stream=bool(fields.stream),
-            include_usage=bool(options and options.include_usage),
-            n=fields.n or 1,
-            logprobs=bool(fields.logprobs),
-            ask=ask,
-        )
+        return order(fields, logprobs=bool(fields.logprobs), ask=ask)
 
     def rendering(
         self, order: Order, served: Served, request_id: str, created: int

@@ -9,20 +9,19 @@ import orjson
 from surgetank.admission.api import Ask, Delta, End, Served
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.fields import (
-    MAX_LOGPROBS,
     Fields,
     check_ids,
+    order,
     out_of_range,
+    prompt_ids,
     read,
     sampling,
     stop_strings,
 )
 from surgetank.admission.doors.http.order import Choice, Order
 from surgetank.admission.doors.http.render import FINISH, Frame, usage
-from surgetank.admission.outcome import invalid
 from surgetank.engine.api import TokenLogprob
 from surgetank.engine.text.codec import TextCodec
-from surgetank.telemetry.vocabulary import Reason
 
 _DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
@@ -41,30 +40,20 @@ class CompletionRoute:
         self._decoder = msgspec.json.Decoder(CompletionFields)
 
     def read(self, body: bytes, config: HttpConfig) -> Order:
-        fields = read(self._decoder, body, config)
+        fields = read(self._decoder, body)
         prompt = _one_prompt(fields.prompt)
         max_tokens = fields.max_tokens or _DEFAULT_MAX_TOKENS
         if fields.max_completion_tokens is not None:
             raise out_of_range("max_completion_tokens", "given", "max_tokens on this route")
         if (fields.min_tokens or 0) > max_tokens:
             raise out_of_range("min_tokens", fields.min_tokens, f"0 to max_tokens, {max_tokens}")
-        if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_LOGPROBS:
-            raise out_of_range("logprobs", fields.logprobs, f"0 to {MAX_LOGPROBS}")
 
         def ask(served: Served) -> Ask:
             check_ids("stop_token_ids", fields.stop_token_ids or [], served.card.vocab_size)
             params = sampling(fields, max_tokens, fields.logprobs)
             return Ask(_ids(prompt, served), params, fields.n or 1, stop_strings(fields))
 
-        options = fields.stream_options
-        return Order(
-            model=fields.model,
-            stream=bool(fields.stream),
-            include_usage=bool(options and options.include_usage),
-            n=fields.n or 1,
-            logprobs=fields.logprobs is not None,
-            ask=ask,
-        )
+        return order(fields, logprobs=fields.logprobs is not None, ask=ask)
 
     def rendering(
         self, order: Order, served: Served, request_id: str, created: int
@@ -92,10 +81,7 @@ def _ids(prompt: str | list[int], served: Served) -> list[int]:
     if isinstance(prompt, list):
         check_ids("prompt", prompt, served.card.vocab_size)
         return prompt
-    try:
-        ids = served.codec.encode(prompt)
-    except ValueError as error:
-        raise invalid(Reason.BAD_REQUEST, f"prompt: {error}", "prompt") from None
+    ids = prompt_ids("prompt", lambda: served.codec.encode(prompt, served.card.context_length))
     if not ids:
         raise out_of_range("prompt", "empty", "at least one token")
     return ids

@@ -44,15 +44,17 @@ class HttpConfig(BaseModel):
         64 * KIB, ge=1 * KIB, description="Unsent bytes from which a client counts as slow."
     )
     max_write_buffer_bytes: int = Field(
-        1 * MIB, ge=1 * KIB, description="Unsent bytes at which a slow client is cut off."
+        1 * MIB, ge=1 * KIB, description="Unsent bytes of a stream at which its client is cut off."
     )
     slow_reader_timeout: float = Field(
-        10.0, gt=0, le=600, description="Seconds after which a slow client is cut off."
+        10.0,
+        gt=0,
+        le=600,
+        description="Seconds in which a slow client must take write_buffer_bytes, or is cut off.",
     )
     inline_body_bytes: int = Field(
         8 * KIB, ge=0, description="Longer bodies are parsed and tokenised off the event loop."
     )
-    max_choices: int = Field(16, ge=1, le=128, description="Largest n that a request may ask for.")
     default_max_tokens: int = Field(
         512, ge=1, description="Output tokens of a chat request that names no maximum."
     )

@@ -6,14 +6,14 @@ from enum import Enum, auto
 from typing import cast
 
 from surgetank.admission.doors.http.body import Body, ChunkedBody, SizedBody
-from surgetank.admission.doors.http.errors import error_body, error_headers
-from surgetank.admission.doors.http.exchange import JSON, Exchange, Handler, response_head
+from surgetank.admission.doors.http.exchange import Exchange, Handler, refuse_unread
 from surgetank.admission.doors.http.head import parse_head
 from surgetank.admission.doors.http.refusals import (
     body_too_large,
     body_too_late,
     headers_too_large,
     headers_too_late,
+    no_http,
     stopping,
 )
 from surgetank.admission.doors.http.shared import Shared
@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._searched = 0  # bytes of the buffer known not to end a head
         self._due = NEVER  # when the phase has lasted too long
         self._slow_due = NEVER  # when unsent bytes have waited too long
+        self._unsent_then = 0  # how many they were when that was set
         self._advancing = False
         self._reading = True
         self._reserved = 0
@@ -69,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._surplus = self._shared.admit(self, self._peer)
         self._due = self._now() + self._config.header_timeout
         if len(self._shared.connections) > 2 * self._config.max_connections:
+            self._shared.on_unread(Reason.CONNECTIONS)
             self.abort()  # too many even to be turned away with a word
 
     def data_received(self, data: bytes) -> None:
@@ -88,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._shared.release(self, self._peer)
 
     def pause_writing(self) -> None:
-        self._slow_due = self._now() + self._config.slow_reader_timeout
+        self._watch_reader(self._now())
 
     def resume_writing(self) -> None:
         self._slow_due = NEVER
@@ -98,8 +100,9 @@ class Connection(asyncio.Protocol):
     # the exchange's side
 
     def send(self, data: bytes) -> None:
+        behind = self._slow_due is not NEVER
         self._transport.write(data)
-        if self._slow_due is not NEVER and self.unsent > self._config.max_write_buffer_bytes:
+        if behind and self.unsent > self._config.max_write_buffer_bytes:
             self._slow_due = -NEVER  # the next sweep ends it: not amid the desk's own call
 
     def answered(self, keep_alive: bool) -> None:
@@ -128,6 +131,9 @@ class Connection(asyncio.Protocol):
         return self._transport.get_write_buffer_size()
 
     def sweep(self, now: float) -> None:
+        taken = self._unsent_then - self.unsent
+        if -NEVER < self._slow_due < NEVER and taken >= self._config.write_buffer_bytes:
+            self._watch_reader(now)  # slow, but reading: a long answer may take its time
         if now >= self._slow_due:
             self._lose(Reason.SLOW_READER)
         elif now >= self._due and self._slow_due is NEVER:
@@ -201,6 +207,8 @@ class Connection(asyncio.Protocol):
         if len(buffer) > limit:
             raise Refused(headers_too_large(len(buffer), limit))
         new = self._searched
+        if buffer and buffer != b"\r" and not buffer[:1].isalpha():
+            raise Refused(no_http())
         if buffer.count(b"\n", new) != buffer.count(b"\r\n", max(0, new - 1)):
             parse_head(bytes(buffer))  # a bare line feed: llhttp says which
         self._searched = len(buffer)
@@ -246,14 +254,8 @@ class Connection(asyncio.Protocol):
         if self._handler is not None:
             self._handler.on_refuse(refusal)
             return
-        body = error_body(refusal)
-        headers = [
-            ("content-type", JSON),
-            ("content-length", str(len(body))),
-            ("x-request-id", self._shared.new_id()),
-            *error_headers(refusal),
-        ]
-        self._transport.write(response_head(refusal.http_status, headers, False) + body)
+        self._shared.on_unread(refusal.reason)
+        self._transport.write(refuse_unread(refusal, self._shared.new_id()))
         self._linger()
 
     def _expire(self) -> None:
@@ -288,6 +290,10 @@ class Connection(asyncio.Protocol):
         self._phase = Phase.CLOSED
         self._due = self._now() + self._config.slow_reader_timeout
         self._transport.close()
+
+    def _watch_reader(self, now: float) -> None:
+        self._slow_due = now + self._config.slow_reader_timeout
+        self._unsent_then = self.unsent
 
     def _read_on(self) -> None:
         if not self._reading:

@@ -109,7 +109,7 @@ class Exchange:
         self._keep_alive = (
             self.head.keep_alive and not streams_to_end and not self._wire.will_close()
         )
-        return response_head(
+        return _response_head(
             status, [*framing, ("x-request-id", self.request_id), *headers], self._keep_alive
         )
 
@@ -118,7 +118,15 @@ class Exchange:
         self._wire.answered(self._keep_alive)
 
 
-def response_head(status: int, headers: Pairs, keep_alive: bool) -> bytes:
+def refuse_unread(refusal: Refusal, request_id: str) -> bytes:
+    """The whole answer to what was no readable request; nothing can follow it."""
+    body = error_body(refusal)
+    framing = [("content-type", JSON), ("content-length", str(len(body)))]
+    headers = [*framing, ("x-request-id", request_id), *error_headers(refusal)]
+    return _response_head(refusal.http_status, headers, keep_alive=False) + body
+
+
+def _response_head(status: int, headers: Pairs, keep_alive: bool) -> bytes:
     """Status line and headers, up to the blank line. Values must be free of line breaks."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     connection = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"

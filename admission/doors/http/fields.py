@@ -2,35 +2,32 @@
 
 import json
 import re
-from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
-from surgetank.admission.doors.http.config import HttpConfig
+from surgetank.admission.api import Ask, Served
+from surgetank.admission.doors.http.order import Order
+from surgetank.admission.doors.ranges import (
+    MAX_STOP_CHARS,
+    MAX_STOP_IDS,
+    MAX_STOPS,
+    NUMBERS,
+    unknown_id,
+)
+from surgetank.admission.doors.strict_json import check_keys
 from surgetank.admission.outcome import Refused, invalid
+from surgetank.admission.refusals import too_long
 from surgetank.engine.api import SamplingParams
+from surgetank.engine.text.codec import TooLong
 from surgetank.telemetry.vocabulary import Reason
 
-MAX_LOGPROBS = 20
-_MAX_STOP_STRINGS = 16
-_MAX_STOP_LENGTH = 256
-_MAX_STOP_IDS = 64
-_MAX_COUNT = 2**31 - 1
-
-RANGES: dict[str, tuple[float, float]] = {
-    "max_tokens": (1, _MAX_COUNT),
-    "max_completion_tokens": (1, _MAX_COUNT),
-    "min_tokens": (0, _MAX_COUNT),
-    "temperature": (0, 2),
-    "top_p": (0.0001, 1),
-    "top_k": (-1, _MAX_COUNT),
-    "min_p": (0, 1),
-    "repetition_penalty": (0.01, 10),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-    "seed": (-(2**63), 2**63 - 1),
-    "top_logprobs": (0, MAX_LOGPROBS),
+# The table of all doors, and OpenAI's newer names.
+_RANGES = {
+    **NUMBERS,
+    "max_completion_tokens": NUMBERS["max_tokens"],
+    "top_logprobs": NUMBERS["logprobs"],
 }
 
 # Fields that would change the answer and are not supported: the values that ask for nothing.
@@ -113,18 +110,18 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 F = TypeVar("F", bound=Fields)
 
 
-def read(decoder: msgspec.json.Decoder[F], body: bytes, config: HttpConfig) -> F:
+def read(decoder: msgspec.json.Decoder[F], body: bytes) -> F:
     """The body's fields, their types and ranges checked. Refused with one sentence."""
     try:
         fields = decoder.decode(body)
-        _STRICT.decode(body.decode())
+        check_keys(body.decode())  # msgspec lets a key stand twice
     except msgspec.ValidationError as error:
         raise _wrong_type(str(error)) from None
     except RecursionError:
         raise invalid(Reason.BAD_REQUEST, "the body's JSON is nested too deeply") from None
     except (ValueError, msgspec.DecodeError) as error:
         raise invalid(Reason.BAD_REQUEST, f"the body is not valid JSON: {error}") from None
-    _check(fields, config)
+    _check(fields)
     return fields
 
 
@@ -147,6 +144,29 @@ def sampling(fields: Fields, max_tokens: int, logprobs: int | None) -> SamplingP
     )
 
 
+def order(fields: Fields, *, logprobs: bool, ask: Callable[[Served], Ask]) -> Order:
+    """What a route hands on: all but `ask` and `logprobs` is the same on every route."""
+    options = fields.stream_options
+    return Order(
+        model=fields.model,
+        stream=bool(fields.stream),
+        include_usage=bool(options and options.include_usage),
+        n=fields.n or 1,
+        logprobs=logprobs,
+        ask=ask,
+    )
+
+
+def prompt_ids(name: str, encode: Callable[[], list[int]]) -> list[int]:
+    """The prompt's token ids; a codec's complaint is about the field `name`."""
+    try:
+        return encode()
+    except TooLong as error:
+        raise Refused(too_long(error)) from None
+    except ValueError as error:
+        raise invalid(Reason.BAD_REQUEST, f"{name}: {error}", name) from None
+
+
 def stop_strings(fields: Fields) -> tuple[str, ...]:
     """The strings that end an answer."""
     return (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
@@ -159,18 +179,18 @@ def out_of_range(name: str, value: object, allowed: str) -> Refused:
 
 def check_ids(name: str, ids: list[int], vocab_size: int) -> None:
     """Refused unless each is the id of a token that the model has."""
-    if ids and (min(ids) < 0 or max(ids) >= vocab_size):
-        wrong = next(token_id for token_id in ids if not 0 <= token_id < vocab_size)
+    wrong = unknown_id(ids, vocab_size)
+    if wrong is not None:
         raise out_of_range(name, wrong, f"token ids 0 to {vocab_size - 1}")
 
 
-def _check(fields: Fields, config: HttpConfig) -> None:
-    for name, (low, high) in RANGES.items():
+def _check(fields: Fields) -> None:
+    for name, numbers in _RANGES.items():
         value = getattr(fields, name, None)
-        if value is not None and not low <= value <= high:
-            raise out_of_range(name, value, f"{low} to {high}")
-    if fields.n is not None and not 1 <= fields.n <= config.max_choices:
-        raise out_of_range("n", fields.n, f"1 to {config.max_choices}")
+        if value is None or isinstance(value, bool):  # on one route `logprobs` is a switch
+            continue
+        if not numbers.holds(value):
+            raise out_of_range(name, value, str(numbers))
     for name, neutral in _NEUTRAL.items():
         value = getattr(fields, name)
         if value is not None and value not in neutral:
@@ -184,26 +204,17 @@ def _check(fields: Fields, config: HttpConfig) -> None:
 
 def _check_stop(fields: Fields) -> None:
     stop = stop_strings(fields)
-    if len(stop) > _MAX_STOP_STRINGS:
-        raise out_of_range("stop", f"{len(stop)} strings", f"up to {_MAX_STOP_STRINGS}")
-    if not all(0 < len(each) <= _MAX_STOP_LENGTH for each in stop):
+    if len(stop) > MAX_STOPS:
+        raise out_of_range("stop", f"{len(stop)} strings", f"up to {MAX_STOPS}")
+    if not all(0 < len(each) <= MAX_STOP_CHARS for each in stop):
         longest = max(stop, key=len)
         measured = "an empty string" if "" in stop else f"a string of {len(longest)} characters"
-        raise out_of_range("stop", measured, f"1 to {_MAX_STOP_LENGTH} characters each")
+        raise out_of_range("stop", measured, f"1 to {MAX_STOP_CHARS} characters each")
     ids = fields.stop_token_ids or ()
-    if len(ids) > _MAX_STOP_IDS:
-        raise out_of_range("stop_token_ids", f"{len(ids)} ids", f"up to {_MAX_STOP_IDS}")
+    if len(ids) > MAX_STOP_IDS:
+        raise out_of_range("stop_token_ids", f"{len(ids)} ids", f"up to {MAX_STOP_IDS}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {_short(twice)} stands twice in one object")
-    return found
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique)  # msgspec lets a key stand twice
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 _FIELD = re.compile(r"field `([^`]*)`")
 

@@ -80,7 +80,11 @@ def parse_head(data: bytes) -> Head:
 def _path(target: bytes) -> str:
     if target.startswith((b"/", b"*")):
         return target.partition(b"?")[0].decode("latin-1")
-    return (httptools.parse_url(target).path or b"/").decode("latin-1")  # absolute form
+    try:
+        absolute = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        raise _bad("malformed HTTP request: the target is neither a path nor a URL") from None
+    return (absolute.path or b"/").decode("latin-1")
 
 
 def _read_framing(head: Head) -> None:

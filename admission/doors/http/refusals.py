@@ -4,6 +4,12 @@ from surgetank.admission.outcome import Refusal
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 
+def no_http() -> Refusal:
+    """The first byte begins no method: TLS, most often."""
+    message = "no HTTP request begins so; this port speaks plain HTTP/1.1, no TLS"
+    return Refusal(Outcome.INVALID, Reason.BAD_REQUEST, message)
+
+
 def headers_too_large(measured: int, limit: int) -> Refusal:
     """The request line and headers go on beyond their limit."""
     message = f"the headers have {measured} bytes or more; allowed: up to {limit}"

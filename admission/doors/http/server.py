@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from surgetank.admission.api import Desk
 from surgetank.admission.doors.http.config import HttpConfig
@@ -9,6 +10,7 @@ from surgetank.admission.doors.http.connection import Connection
 from surgetank.admission.doors.http.routes import HealthCheck, RenderMetrics, Router
 from surgetank.admission.doors.http.shared import Shared
 from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.vocabulary import Reason
 
 _SWEEP_SECONDS = 0.25
 _LAST_WORDS_SECONDS = 1.0
@@ -30,11 +32,14 @@ class HttpServer:
         metrics: RenderMetrics,
         clock: Clock,
         rng: random.Random,
+        unread: Callable[[Reason], None] = lambda reason: None,
     ) -> None:
+        """`unread` hears of requests that end before their headers are read: no ticket tells."""
         self._config = config
         self._router = Router(config, desk, health=health, metrics=metrics, clock=clock)
         self._shared = Shared(config, clock, rng, self._router.open)
         self._shared.on_closed = self._on_closed
+        self._shared.on_unread = unread
         self._closed = asyncio.Event()  # set again at each connection's end
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None

@@ -10,6 +10,7 @@ from surgetank.admission.doors.http.exchange import Exchange, Handler
 from surgetank.admission.doors.http.refusals import too_many_bytes, too_many_connections
 from surgetank.admission.outcome import Refusal
 from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.vocabulary import Reason
 
 
 class Watched(Protocol):
@@ -49,6 +50,7 @@ class Shared:
         self.draining = False
         self.buffered = 0  # bytes of half-received bodies
         self.on_closed: Callable[[], None] = lambda: None  # after each connection's end
+        self.on_unread: Callable[[Reason], None] = lambda reason: None  # no headers, so no ticket
         self._peers: Counter[str] = Counter()
         self._rng = rng
 

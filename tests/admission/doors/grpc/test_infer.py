@@ -80,7 +80,7 @@ async def test_answer_comes_in_the_requests_encoding(raw: bool) -> None:
 
 async def test_long_prompts_are_tokenized_beside_the_event_loop() -> None:
     async with serve() as rig:
-        text = "word " * 20_000
+        text = "word " * 1000
         await rig.infer(ask(text))
         assert rig.desk.calls[0].ask.prompt == rig.desk.served.codec.encode(text)
 
@@ -91,14 +91,15 @@ async def test_long_prompts_are_tokenized_beside_the_event_loop() -> None:
         (ask(model="gpt"), "NOT_FOUND", "unknown_model"),
         (ask(stream=True), "INVALID_ARGUMENT", "bad_request"),
         (ask(""), "INVALID_ARGUMENT", "bad_request"),
-        (ask("x" * 5000), "INVALID_ARGUMENT", "body_too_large"),
+        (ask("x" * 30_000), "INVALID_ARGUMENT", "never_fits_context"),
+        (ask("x" * 50_000), "INVALID_ARGUMENT", "body_too_large"),
     ],
-    ids=["unknown model", "stream", "no text", "too large"],
+    ids=["unknown model", "stream", "no text", "too long", "too large"],
 )
 async def test_bad_requests_end_their_ticket_and_say_why(
     request_: pb.ModelInferRequest, code: str, reason: str
 ) -> None:
-    async with serve(max_message_bytes=4096) as rig:
+    async with serve(max_message_bytes=40_000) as rig:
         error = await refusal_of(rig.infer(request_))
         assert error.code().name == code
         assert trailer(error, "x-surgetank-reason") == reason

@@ -13,13 +13,13 @@ from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
 
 
 def read(request: pb.ModelInferRequest, decoupled: bool = True) -> object:
-    return read_query(request, decoupled=decoupled, max_n=4)
+    return read_query(request, decoupled=decoupled)
 
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_both_encodings_read_the_same(raw: bool) -> None:
     request = ask("héllo", raw=raw, sampling={"max_tokens": "5"}, stream=True, return_logprobs=True)
-    query = read_query(request, decoupled=True, max_n=4)
+    query = read_query(request, decoupled=True)
     assert (query.text, query.stream, query.echo, query.raw) == ("héllo", True, False, raw)
     assert query.sampling.params.max_tokens == 5
     assert query.outputs == ("text_output", "logprobs")
@@ -37,7 +37,7 @@ def test_both_encodings_read_the_same(raw: bool) -> None:
     ],
 )
 def test_prompt_is_repeated_only_in_plain_answers(flags: dict[str, Any], echo: bool) -> None:
-    assert read_query(ask(**flags), decoupled=True, max_n=4).echo is echo
+    assert read_query(ask(**flags), decoupled=True).echo is echo
 
 
 def test_request_parameters_stand_in_for_the_tensor() -> None:
@@ -49,7 +49,7 @@ def test_request_parameters_stand_in_for_the_tensor() -> None:
     request.parameters["timeout"].int64_param = 2_500_000
     request.parameters["sequence_id"].int64_param = 9
     request.parameters["triton_enable_empty_final_response"].bool_param = True
-    query = read_query(request, decoupled=True, max_n=4)
+    query = read_query(request, decoupled=True)
     assert query.sampling.params.temperature == 0.5
     assert (query.sampling.params.max_tokens, query.sampling.stop) == (7, ("\n",))
     assert (query.priority, query.timeout, query.empty_final) == (Priority.BATCH, 2.5, True)
@@ -59,7 +59,7 @@ def test_the_tensor_wins_over_request_parameters() -> None:
     request = ask(sampling={"max_tokens": 3})
     request.parameters["max_tokens"].int64_param = 7
     request.parameters["lora_name"].string_param = "not read"
-    assert read_query(request, decoupled=True, max_n=4).sampling.params.max_tokens == 3
+    assert read_query(request, decoupled=True).sampling.params.max_tokens == 3
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_the_tensor_wins_over_request_parameters() -> None:
 def test_triton_priority_levels(level: int, priority: Priority | None) -> None:
     request = ask()
     request.parameters["priority"].uint64_param = level
-    assert read_query(request, decoupled=True, max_n=4).priority == priority
+    assert read_query(request, decoupled=True).priority == priority
 
 
 def test_requested_outputs_prune_the_answer() -> None:
     request = ask(return_finish_reason=True, return_num_output_tokens=True)
     request.outputs.add(name="finish_reason")
     request.outputs.add(name="logprobs")  # its flag is not set
-    assert read_query(request, decoupled=True, max_n=4).outputs == ("finish_reason",)
+    assert read_query(request, decoupled=True).outputs == ("finish_reason",)
 
 
 Change = Callable[[pb.ModelInferRequest], object]
@@ -139,7 +139,7 @@ def test_wrong_requests(change: Change, sentence: str) -> None:
     ("request_", "sentence"),
     [
         (ask(raw=False, text_input=True), "'text_input' is given twice"),
-        (ask(sampling={"n": 5}), "n is '5'; allowed: a whole number from 1 to 4"),
+        (ask(sampling={"n": 129}), "n is '129'; allowed: a whole number from 1 to 128"),
         (ask(stream=True, exclude_input_in_output=False), "exclude_input_in_output is false"),
     ],
     ids=["twice", "n", "echo"],

@@ -10,7 +10,7 @@ from surgetank.engine.api import SamplingParams
 
 
 def read(given: dict[str, Any]) -> SamplingParams:
-    return read_sampling(given, max_n=8, logprobs=False).params
+    return read_sampling(given, logprobs=False).params
 
 
 def test_numbers_as_text_are_numbers() -> None:
@@ -25,7 +25,7 @@ def test_absent_and_null_are_the_defaults() -> None:
 
 def test_the_rest_of_the_fields() -> None:
     given = {"n": "2", "stop": ["a", "b"], "stop_token_ids": "[1, 2]", "top_k": -1, "min_tokens": 3}
-    sampling = read_sampling(given, max_n=2, logprobs=True)
+    sampling = read_sampling(given, logprobs=True)
     assert (sampling.n, sampling.stop) == (2, ("a", "b"))
     assert sampling.params.stop_token_ids == (1, 2)
     assert (sampling.params.top_k, sampling.params.min_tokens) == (0, 3)
@@ -33,7 +33,7 @@ def test_the_rest_of_the_fields() -> None:
 
 
 def test_asking_for_alternatives_is_kept() -> None:
-    assert read_sampling({"logprobs": 2}, max_n=1, logprobs=True).params.logprobs == 2
+    assert read_sampling({"logprobs": 2}, logprobs=True).params.logprobs == 2
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_asking_for_alternatives_is_kept() -> None:
         ({"top_p": 0}, "top_p is '0'; allowed: a number from 0.0001 to 1"),
         ({"seed": 1 << 63}, "seed is"),
         ({"min_tokens": 20}, "min_tokens is 20; allowed: at most max_tokens, which is 16"),
-        ({"n": 9}, "n is '9'; allowed: a whole number from 1 to 8"),
+        ({"n": 129}, "n is '129'; allowed: a whole number from 1 to 128"),
         ({"ignore_eos": 1}, "ignore_eos is '1'; allowed: true or false"),
         ({"stop": [""]}, "stop must be one string or a list"),
         ({"stop": ["a"] * 17}, "up to 16"),
@@ -74,3 +74,5 @@ def test_only_a_json_object() -> None:
         parse_json(b"[1]")
     with pytest.raises(Refused, match="sampling_parameters is not JSON"):
         parse_json(b"{'seed': 1}")
+    with pytest.raises(Refused, match="sampling_parameters: the key seed stands twice"):
+        parse_json(b'{"seed": 1, "seed": 2}')

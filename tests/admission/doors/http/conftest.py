@@ -13,6 +13,7 @@ from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.routes import Health, RenderMetrics
 from surgetank.admission.doors.http.server import HttpServer
 from surgetank.telemetry.clock import ManualClock
+from surgetank.telemetry.vocabulary import Reason
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -30,7 +31,7 @@ async def open_door() -> AsyncIterator[OpenDoor]:
         metrics: RenderMetrics = lambda accept: (b"up 1\n", "text/plain"),
         **config: object,
     ) -> Door:
-        clock, health = ManualClock(), [Health(True, True)]
+        clock, health, unread = ManualClock(), [Health(True, True)], list[Reason]()
         desk = desk or FakeDesk()
         server = HttpServer(
             HttpConfig.model_validate({"port": 0, **config}),
@@ -39,9 +40,10 @@ async def open_door() -> AsyncIterator[OpenDoor]:
             metrics=metrics,
             clock=clock,
             rng=random.Random(1),
+            unread=unread.append,
         )
         await server.start()
-        doors.append(Door(server, desk, clock, health))
+        doors.append(Door(server, desk, clock, health, unread))
         return doors[-1]
 
     yield start

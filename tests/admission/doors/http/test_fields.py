@@ -103,8 +103,8 @@ def test_what_asks_for_nothing_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"n": 5_000_000}, "n is 5000000; allowed: 1 to 16"),
-        ({"n": 0}, "n is 0; allowed: 1 to 16"),
+        ({"n": 5_000_000}, "n is 5000000; allowed: 1 to 128"),
+        ({"n": 0}, "n is 0; allowed: 1 to 128"),
         ({"n": True}, "n: Expected int | null, got bool"),
         ({"n": "2"}, "n: Expected int | null, got str"),
         ({"temperature": 2.5}, "temperature is 2.5; allowed: 0 to 2"),
@@ -184,6 +184,23 @@ def test_what_only_the_model_can_tell_is_refused_then(fields: dict[str, Any], me
     with pytest.raises(Refused) as caught:
         order.ask(SERVED)
     assert caught.value.refusal.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("order", "fewest"),
+    [
+        (completion(prompt="x" * 30_000), 2308),  # of 13 characters at most, as "<|endoftext|>" has
+        (chat(messages=[{"role": "user", "content": "x" * 30_000}]), 2308),
+        (chat(messages=[USER] * 3000), 3000),
+    ],
+    ids=["prompt", "message", "messages"],
+)
+def test_what_cannot_fit_however_it_is_cut_is_not_tokenised(order: Order, fewest: int) -> None:
+    with pytest.raises(Refused) as caught:
+        order.ask(SERVED)
+    found = caught.value.refusal
+    assert (found.reason, found.limit) == (Reason.NEVER_FITS_CONTEXT, SERVED.card.context_length)
+    assert found.measured == pytest.approx(fewest, abs=10)
 
 
 HEAD = b'{"model":"m","messages":[{"role":"user","content":"x"}]'

@@ -41,6 +41,7 @@ def speaking() -> FakeDesk:
         b"GET /v1/models HTTP/1.1\r\n\r\n",
         b"GET /v1/models HTTP/2.0\r\nHost: x\r\n\r\n",
         b"GET /v1/models\r\n\r\n",
+        b"GET http://[::x/v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
         b"BREW /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -60,6 +61,14 @@ async def test_doubtful_heads_are_refused_and_the_connection_closed(
     assert "x-request-id" in headers
     assert await client.eof() == b""
     assert door.desk.tickets == []
+    assert door.unread == [Reason.BAD_REQUEST]
+
+
+async def test_tls_is_told_at_once_that_it_is_not_spoken_here(open_door: OpenDoor) -> None:
+    door = await open_door()
+    status, _, body = await door.exchange(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+    assert status == 400
+    assert b"no TLS" in body
 
 
 async def test_bytes_after_a_refused_head_are_not_taken_for_a_request(open_door: OpenDoor) -> None:
@@ -78,6 +87,7 @@ async def test_headers_beyond_the_limit(open_door: OpenDoor) -> None:
         status, _, body = await door.exchange(data)
         assert status == 431
         assert b'"limit":1024' in body
+    assert door.unread == [Reason.HEADERS_TOO_LARGE] * 4
 
 
 async def test_a_half_sent_head_is_not_waited_for_long(open_door: OpenDoor) -> None:
@@ -93,6 +103,7 @@ async def test_a_half_sent_head_is_not_waited_for_long(open_door: OpenDoor) -> N
     assert status == 408
     assert b'"reason":"header_timeout"' in body
     assert await client.eof() == b""
+    assert door.unread == [Reason.HEADER_TIMEOUT]
 
 
 async def test_a_connection_that_says_nothing_is_closed(open_door: OpenDoor) -> None:

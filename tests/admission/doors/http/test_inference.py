@@ -87,10 +87,10 @@ class SlowCodec(TextCodec):
         super().__init__(card)
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, most: int | None = None) -> list[int]:
         self.begun.set()
         self.go.wait(5)
-        return super().encode(text)
+        return super().encode(text, most)
 
 
 async def test_client_gone_while_its_prompt_is_tokenised(
@@ -212,6 +212,30 @@ async def test_a_reader_that_catches_up_is_served_to_the_end(open_door: OpenDoor
     call.end()
     assert (await answer)[2].endswith(b"data: [DONE]\n\n")
     assert call.cancelled is None
+
+
+async def test_a_whole_answer_may_take_its_time_while_it_is_being_read(open_door: OpenDoor) -> None:
+    page = b"x" * (24 << 20)
+    door = await open_door(
+        metrics=lambda accept: (page, "text/plain"),
+        write_buffer_bytes=1024,
+        max_write_buffer_bytes=64 * 1024,
+        slow_reader_timeout=10,
+    )
+    client = await door.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    await door.until(lambda: door.server.unsent_bytes > 64 * 1024)
+    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    for _ in range(2):
+        unsent = door.server.unsent_bytes
+        await client.reader.readexactly(4 << 20)
+        await door.until(lambda before=unsent: door.server.unsent_bytes <= before - 1024)  # type: ignore[misc]
+        door.later(9)
+        await door.settle()
+        assert door.server.unsent_bytes > 0
+    door.later(10)
+    await door.until(lambda: door.server.unsent_bytes == 0)
 
 
 async def test_a_slow_reader_is_not_taken_for_an_idle_client(open_door: OpenDoor) -> None:

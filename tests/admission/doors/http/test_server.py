@@ -39,6 +39,7 @@ async def test_a_flood_of_connections_is_cut_off(open_door: OpenDoor) -> None:
     door = await open_door(max_connections=2)
     clients = [await door.connect() for _ in range(10)]
     await door.until(lambda: door.server.connections == 4)
+    assert door.unread == [Reason.CONNECTIONS] * 6
     clients[0].send(GET)
     assert (await clients[0].response())[0] == 200
 
