@@ -10,19 +10,34 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from surgetank import __version__
 from surgetank.admission.limits import LimitError
-from surgetank.control.actions import Actions, Change, UnknownName
+from surgetank.control.actions import Actions, Change, UnknownName, WouldWorsen
+from surgetank.control.api_insight import add_insight
 from surgetank.control.apidocs import page
+from surgetank.control.console.feed import Feed
+from surgetank.control.console.routes import add_console
+from surgetank.control.insight.service import Insight
+from surgetank.control.inspection import Inspection, StacksOut
 from surgetank.control.journal import Entry
+from surgetank.control.stepviews import KvOut, StepsOut
 from surgetank.control.views import LimitOut, StatusOut
+from surgetank.engine.ring import RingError
 
 logger = logging.getLogger(__name__)
 MAX_TTL = 7 * 86400.0  # seconds; what shall last longer belongs into the configuration
-_CODES = {400: "bad_request", 401: "unauthenticated", 403: "forbidden", 404: "not_found"}
+_CODES = {
+    400: "bad_request",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    409: "would_worsen",
+    410: "gone",
+}
+DRY_RUN: Any = Field(default=False, description="check and answer; change nothing")
 
 
 class Service(Protocol):
@@ -32,6 +47,18 @@ class Service(Protocol):
     def actions(self) -> Actions:
         """What an operator may do."""
 
+    @property
+    def inspection(self) -> Inspection:
+        """A look inside the processes."""
+
+    @property
+    def insight(self) -> Insight:
+        """What is going on, and why."""
+
+    @property
+    def feed(self) -> Feed:
+        """What the console follows."""
+
     def status(self) -> StatusOut:
         """The service now."""
 
@@ -39,12 +66,18 @@ class Service(Protocol):
         """The journal's newest entries, oldest of them first."""
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("allowed: one line without control characters")
+    return text
+
+
 class Reason(BaseModel):
-    """Who acts, and why; both stand in the journal."""
+    """Who acts, and why; both stand in the journal, and on the terminals of those who read it."""
 
     model_config = ConfigDict(extra="forbid")
-    who: str = Field(min_length=1, max_length=100)
-    why: str = Field(min_length=1, max_length=500)
+    who: Annotated[str, AfterValidator(_printable)] = Field(min_length=1, max_length=100)
+    why: Annotated[str, AfterValidator(_printable)] = Field(min_length=1, max_length=500)
 
 
 class SetLimit(Reason):
@@ -52,13 +85,21 @@ class SetLimit(Reason):
 
     value: float = Field(allow_inf_nan=False)
     ttl: float = Field(gt=0, le=MAX_TTL, allow_inf_nan=False, description="seconds")
-    dry_run: bool = Field(default=False, description="check and answer; change nothing")
+    dry_run: bool = DRY_RUN
+    force: bool = Field(default=False, description="although it would make things worse now")
+
+
+class Ending(Reason):
+    """The end of an override or of a drain."""
+
+    dry_run: bool = DRY_RUN
 
 
 class BeginDrain(Reason):
     """A drain; without a ttl it lasts until undrain."""
 
     ttl: float | None = Field(default=None, gt=0, le=MAX_TTL, description="seconds")
+    dry_run: bool = DRY_RUN
 
 
 class ChangeOut(BaseModel):
@@ -91,10 +132,14 @@ def create_app(service: Service, token: str = "") -> FastAPI:
         dependencies=[Depends(_guard(token))],
         docs_url=None,  # FastAPI's own pages load their scripts from the internet
         redoc_url=None,
+        redirect_slashes=False,
     )
     _add_error_handlers(app)
     _add_reading(app, service)
+    _add_inspecting(app, service.inspection)
+    add_insight(app, service)
     _add_acting(app, service)
+    add_console(app, service.feed)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
@@ -130,29 +175,45 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return JournalOut(entries=[_entry_out(entry) for entry in service.entries(last)])
 
 
+def _add_inspecting(app: FastAPI, inspection: Inspection) -> None:
+    """These read files and wait: not async, so that they run in threads of their own."""
+
+    @app.get("/steps")
+    def steps(last: Annotated[int, Query(ge=1, le=1_000_000)] = 20, slow: bool = False) -> StepsOut:
+        """The engine's newest steps; slow: only those above three times the median."""
+        return inspection.steps(last, slow)
+
+    @app.get("/kv")
+    def kv() -> KvOut:
+        """The KV pool: blocks, fragmentation, prefix hits, holders by class."""
+        return inspection.kv()
+
+    @app.get("/stacks")
+    def stacks() -> StacksOut:
+        """The Python stacks of engine and sidecar."""
+        return inspection.stacks()
+
+
 def _add_acting(app: FastAPI, service: Service) -> None:
     @app.put("/limits/{name}")
     async def set_limit(name: str, body: SetLimit) -> ChangeOut:
         """Override a limit until its ttl is over."""
-        change = service.actions.set_limit(
-            name, body.value, ttl=body.ttl, who=body.who, why=body.why, dry_run=body.dry_run
-        )
-        return _change_out(change)
+        return _change_out(service.actions.set_limit(name, **body.model_dump()))
 
     @app.delete("/limits/{name}")
-    async def clear_limit(name: str, body: Reason) -> ChangeOut:
+    async def clear_limit(name: str, body: Ending) -> ChangeOut:
         """End a limit's override now."""
-        return _change_out(service.actions.clear_limit(name, who=body.who, why=body.why))
+        return _change_out(service.actions.clear_limit(name, **body.model_dump()))
 
     @app.post("/drain")
     async def drain(body: BeginDrain) -> ChangeOut:
         """Refuse new requests; those in flight complete."""
-        return _change_out(service.actions.drain(who=body.who, why=body.why, ttl=body.ttl))
+        return _change_out(service.actions.drain(**body.model_dump()))
 
     @app.post("/undrain")
-    async def undrain(body: Reason) -> ChangeOut:
+    async def undrain(body: Ending) -> ChangeOut:
         """Take new requests again."""
-        return _change_out(service.actions.undrain(who=body.who, why=body.why))
+        return _change_out(service.actions.undrain(**body.model_dump()))
 
 
 def _entry_out(entry: Entry) -> dict[str, Any]:
@@ -205,11 +266,19 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def on_invalid(_: Request, caught: RequestValidationError) -> JSONResponse:
         fault = caught.errors()[0]
         place = ".".join(str(part) for part in fault["loc"][1:]) or "body"
-        return error(422, f"{place}: {fault['msg']}")
+        return error(422, f"{place}: {fault['msg'].removeprefix('Value error, ')}")
 
     @app.exception_handler(LimitError)
     async def on_limit(_: Request, caught: LimitError) -> JSONResponse:
         return error(422, str(caught))
+
+    @app.exception_handler(RingError)
+    async def on_ring(_: Request, caught: RingError) -> JSONResponse:
+        return error(503, str(caught))
+
+    @app.exception_handler(WouldWorsen)
+    async def on_worse(_: Request, caught: WouldWorsen) -> JSONResponse:
+        return error(409, str(caught))
 
     @app.exception_handler(UnknownName)
     async def on_unknown(_: Request, caught: UnknownName) -> JSONResponse:

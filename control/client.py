@@ -69,7 +69,8 @@ class AdminClient:
             raise ApiError(error.code, *_said(error)) from error
         except (OSError, HTTPException, ValueError) as error:
             cause = getattr(error, "reason", error)
-            raise Unreachable(f"no admin API at {self.url}: {cause}") from error
+            said = getattr(cause, "strerror", None) or cause
+            raise Unreachable(f"no admin API at {self.url}: {said}") from error
 
 
 # The operator's proxy settings are for the internet, not for a listener on loopback.

@@ -16,6 +16,7 @@ class Hold:
     who: str
     why: str
     until: float | None
+    final: bool = False
 
 
 class Drain:
@@ -32,16 +33,29 @@ class Drain:
         """Whether new requests are refused as draining."""
         return self.hold is not None
 
-    def begin(self, who: str, why: str, ttl: float | None, cause: str = "operator") -> None:
-        """Refuse new requests. Asked again, the newer reason and time hold."""
+    @property
+    def final(self) -> bool:
+        """Whether there is no way back: the process stops."""
+        return self.hold is not None and self.hold.final
+
+    def begin(self, who: str, why: str, ttl: float | None) -> None:
+        """Refuse new requests. Asked again, the newer reason and time hold, unless it is final."""
+        if self.final:
+            return
         until = None if ttl is None else self._clock.monotonic() + ttl
         before, self.hold = self.active, Hold(who, why, until)
         self._turn(True)
-        self._note(who, why, before, True, ttl, cause)
+        self._note(who, why, before, True, ttl, "operator")
+
+    def begin_final(self, who: str, why: str) -> None:
+        """Refuse new requests for good: the process stops, whatever is asked for later."""
+        before, self.hold = self.active, Hold(who, why, None, final=True)
+        self._turn(True)
+        self._note(who, why, before, True, None, "process")
 
     def end(self, who: str, why: str, cause: str = "operator") -> None:
-        """Take requests again; nothing happens when they are taken already."""
-        if self.hold is None:
+        """Take requests again; nothing happens when they are taken already, or never will be."""
+        if self.hold is None or self.final:
             return
         self.hold = None
         self._turn(False)

@@ -44,6 +44,7 @@ class Journal:
         self._path = path
         self._ring: deque[Entry] = deque(maxlen=keep)
         self._file_works = True
+        self._torn = False  # the file ends amid a line
         self._failures = failures or Counter()  # entries that the file did not get
         self.unreadable = 0  # lines of the file that are no entries (a torn write)
         if path is not None:
@@ -90,9 +91,12 @@ class Journal:
     def _append(self, path: Path, line: bytes) -> None:
         try:
             with path.open("ab", buffering=0) as file:
-                written = file.write(line)
-                if written != len(line):
-                    raise OSError(f"only {written} of {len(line)} bytes were written")
+                whole = b"\n" + line if self._torn else line
+                written = file.write(whole)
+                if written:
+                    self._torn = written != len(whole)
+                if written != len(whole):
+                    raise OSError(f"only {written} of {len(whole)} bytes were written")
         except OSError as error:
             self._failures.value += 1
             self._file_failed(path, error)
@@ -107,7 +111,7 @@ class Journal:
         self._file_works = False
 
     def _reopen(self, path: Path) -> None:
-        """Make the folder, read the newest entries back, and close a line that was torn."""
+        """Make the folder, read the newest entries back, and see whether the last line is torn."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
@@ -119,8 +123,7 @@ class Journal:
             lines = tail.split(b"\n")
             for line in lines[1 if begin else 0 :]:
                 self._read_back(line)
-            if lines[-1]:
-                self._append(path, b"\n")
+            self._torn = bool(lines[-1])
         except OSError as error:
             self._file_failed(path, error)
 

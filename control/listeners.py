@@ -1,6 +1,7 @@
 """Taking an address: one sentence when it cannot be had."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,7 +20,10 @@ def named(door: str, host: str, port: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or "taken, or not an address of this machine").lower()
+        # By its number where it has one: event loops put the address into the text once more.
+        number = error.errno or 0
+        said = os.strerror(number) if number > 0 else error.strerror
+        reason = (said or "taken, or not an address of this machine").lower()
         raise ListenError(
             f"{door}: cannot listen on {host}:{port} ({reason}); "
             f"choose another with --set {door}.port=N"

@@ -98,6 +98,9 @@ class ControlLoop:
         settings = Settings(
             max_num_seqs=int(self._limits.get(Limit.MAX_NUM_SEQS)),
             max_batch_tokens=int(self._limits.get(Limit.MAX_BATCH_TOKENS)),
+            prefill_share=self._limits.get(Limit.PREFILL_SHARE),
+            kv_watermark=self._limits.get(Limit.KV_WATERMARK),
+            tpot_target=self._limits.get(Limit.TPOT_TARGET),
         )
         if settings != self._settings:
             self._apply(settings)

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import logging
+import os
 import sys
 from typing import Any, Protocol, TextIO
 
@@ -9,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+logger = logging.getLogger(__name__)
 _STYLE = {
     "ready": "bold green",
     "draining": "yellow",
@@ -94,16 +97,13 @@ class LinePanel:
 
     def say(self, event: str, text: str, **facts: Any) -> None:
         del event, facts
-        self._out.write(f"surgetank: {text}\n")
-        self._out.flush()
+        _put(self._out, f"surgetank: {text}\n")
 
     def relay(self, name: str, line: str) -> None:
-        self._err.write(f"{name} | {line}\n")
-        self._err.flush()
+        _put(self._err, f"{name} | {line}\n")
 
     def welcome(self, listeners: dict[str, str]) -> None:
-        self._out.write(how_to_ask(listeners))
-        self._out.flush()
+        _put(self._out, how_to_ask(listeners))
 
     def status(self, state: str, status: dict[str, Any], deaths: dict[str, int]) -> None:
         pass
@@ -116,11 +116,22 @@ class JsonPanel(LinePanel):
     """One JSON object per change; the children's lines stay on stderr."""
 
     def say(self, event: str, text: str, **facts: Any) -> None:
-        self._out.write(json.dumps({"event": event, "text": text, **facts}) + "\n")
-        self._out.flush()
+        _put(self._out, json.dumps({"event": event, "text": text, **facts}) + "\n")
 
     def welcome(self, listeners: dict[str, str]) -> None:
         self.say("ready", "surgetank is ready", listeners=listeners)
+
+
+def _put(stream: TextIO, text: str) -> None:
+    """Write at once. Nobody reads any more, or the disk is full: the service goes on without."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+    except OSError as error:
+        logger.warning("could not write a line: %s", error)
 
 
 class LivePanel:

@@ -26,10 +26,10 @@ PREAMBLE = """# Configuration reference
 
 Generated from the models by `surgetank docs config`; a test keeps it current.
 
-A setting comes from, later ones winning: its default, the TOML file given by `--config`, the
-environment as `SURGETANK_SECTION__KEY`, and `--set section.key=value` or a flag. In the last two
-`none` unsets what may be unset. A value that is not allowed stops the start with exit code 2 and
-one sentence."""
+A setting comes from, later ones winning: its default, the preset given by `--preset` (presets.md),
+the TOML file given by `--config`, the environment as `SURGETANK_SECTION__KEY`, and `--set
+section.key=value` or a flag. In the last two `none` unsets what may be unset. A value that is not
+allowed stops the start with exit code 2 and one sentence."""
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[Leaf]:

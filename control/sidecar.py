@@ -23,14 +23,18 @@ from surgetank.control.actions import Actions
 from surgetank.control.api import create_app
 from surgetank.control.child import PARENT_VARIABLE
 from surgetank.control.config import Config
+from surgetank.control.console.camera import Camera
 from surgetank.control.drain import Drain
 from surgetank.control.health import judge
+from surgetank.control.insight.service import Insight
+from surgetank.control.inspection import Inspection
 from surgetank.control.journal import Entry, Journal
 from surgetank.control.listeners import AdminListener, ListenError, named
 from surgetank.control.loop import OURSELVES, ControlLoop
 from surgetank.control.policies.table import POLICIES
 from surgetank.control.views import ControlOut, StatusOut, status_out
 from surgetank.engine.backends.embedded import EmbeddedBackend
+from surgetank.engine.stacks import StackFile, StacksError, stacks_path
 from surgetank.telemetry.clock import Clock, SystemClock
 from surgetank.telemetry.exporter import Exporter
 from surgetank.telemetry.metricspec import Process
@@ -70,6 +74,7 @@ class Sidecar:
             metrics=self._metrics,
             clock=clock,
             rng=rng,
+            unread=self._recorder.unread,
         )
         self._grpc = GrpcDoor(config.grpc, self._desk, clock)
         self._journal = Journal(
@@ -79,7 +84,13 @@ class Sidecar:
         )
         self._policy_errors = registry.counter("control_policy_errors_total").at()
         self._drain = Drain(clock, self._journal, self._turn_drain)
-        self.actions = Actions(clock, self._desk.limits, self._journal, self._drain)
+        self.inspection = Inspection(config.engine.socket)
+        self.insight = Insight(
+            desk=self._desk, backend=self._backend, recorder=self._recorder, clock=clock
+        )
+        self.actions = Actions(
+            clock, self._desk.limits, self._journal, self._drain, self.insight.object_to
+        )
         self._loop = ControlLoop(
             clock=clock,
             config=config.gate,
@@ -87,12 +98,22 @@ class Sidecar:
             limits=self._desk.limits,
             journal=self._journal,
             drain=self._drain,
-            read=self._desk.snapshot,
+            read=self.insight.history.read,
             apply=self._backend.apply,
             policy_errors=self._policy_errors,
         )
+        self._camera = Camera(
+            clock=clock,
+            looks=self.insight.history.looks,
+            recent=self._desk.recent,
+            card=lambda: self._backend.card,
+            journal=self._journal,
+            drain=self._drain,
+        )
+        self._backend.watch(self._camera.meter)
+        self.feed = self._camera.feed
         self._admin = AdminListener(create_app(self, config.admin.token.get_secret_value()))
-        self._control: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.listeners: dict[str, str] = {}
 
     async def start(self) -> None:
@@ -110,11 +131,14 @@ class Sidecar:
             "admin": f"http://{_in_url(admin.host)}:{admin_port}",
         }
         self._backend.start()
-        self._control = asyncio.create_task(self._loop.run(self._config.control.period))
+        self._tasks = [
+            asyncio.create_task(self._loop.run(self._config.control.period)),
+            asyncio.create_task(self._camera.run()),
+        ]
 
     async def drain(self, why: str, within: float) -> None:
         """Refuse new requests and let the others finish, for up to `within` seconds."""
-        self._drain.begin(OURSELVES, why, None, cause="process")
+        self._drain.begin_final(OURSELVES, why)
         done = asyncio.Event()
         self._desk.drain(done.set)
         try:
@@ -133,9 +157,10 @@ class Sidecar:
         self._desk.end_all()
         await self._grpc.stop(LAST_WORDS)
         await self._http.stop()
-        if self._control is not None:
-            self._control.cancel()
-            await asyncio.wait([self._control])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.feed.close()
         await self._admin.stop()
         await self._backend.aclose()
 
@@ -185,11 +210,18 @@ def serve(config: Config) -> int:
     0 after SIGTERM, SIGINT or the parent's end, drained; 1 when a second signal cut that short;
     2 for an address that cannot be had. Says where it listens in one line of JSON on stdout.
     """
-    try:
-        return uvloop.run(_serve(config))
-    except ListenError as error:
-        sys.stderr.write(f"surgetank sidecar: {error}\n")
-        return 2
+    with contextlib.ExitStack() as resources:
+        try:
+            resources.enter_context(
+                StackFile(stacks_path(config.engine.socket, "sidecar"), "sidecar")
+            )
+        except StacksError as error:
+            logger.warning("stacks cannot be asked for: %s", error)
+        try:
+            return uvloop.run(_serve(config))
+        except ListenError as error:
+            sys.stderr.write(f"surgetank sidecar: {error}\n")
+            return 2
 
 
 async def _serve(config: Config) -> int:

@@ -1,4 +1,4 @@
-"""Where settings come from: defaults, a TOML file, the environment, flags; later ones win.
+"""Where settings come from: defaults, a preset, a TOML file, the environment, flags; later win.
 
 Whatever is wrong ends in one ConfigError that names the key, the value, where it came from and
 what is allowed.
@@ -39,6 +39,7 @@ class Given:
 def load(
     model: type[ModelT],
     *,
+    preset: Iterable[Given] = (),
     file: Path | None = None,
     env: Mapping[str, str] | None = None,
     flags: Iterable[Given] = (),
@@ -46,7 +47,7 @@ def load(
     """The whole configuration. Raises ConfigError; reads nothing but its arguments."""
     fields = dict(leaves(model))
     given: dict[str, Given] = {}
-    for source in (_from_file(model, file), _from_env(env or {}, fields), flags):
+    for source in (preset, _from_file(model, file), _from_env(env or {}, fields), flags):
         given.update((item.key, item) for item in source)
     for item in given.values():
         _check_known(item, fields)
@@ -79,7 +80,9 @@ def _from_file(model: type[BaseModel], file: Path | None) -> list[Given]:
         return []
     try:
         tree = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"configuration file {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"configuration file {file}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"configuration file {file} is not TOML: {error}") from error

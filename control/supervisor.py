@@ -108,8 +108,9 @@ class Supervisor:
             if self._stopping.is_set():
                 break
             if code == USER_MISTAKE and not self._was_ready:
-                last = child.tail[-1] if child.tail else f"the {name} refused to start"
-                self._panel.say("failed", last, process=name, exit_code=code)
+                last = child.tail[-1] if child.tail else "it refused to start and said nothing"
+                said = last.removeprefix("surgetank").removeprefix(f" {name}").removeprefix(": ")
+                self._panel.say("failed", f"{name}: {said}", process=name, exit_code=code)
                 return code
             if self._clock.monotonic() - began > STEADY:
                 delay = self._plan.backoff_first

@@ -3,14 +3,26 @@
 import click
 
 from surgetank.control.cli.about import docs, version
+from surgetank.control.cli.backends import admission, backends
+from surgetank.control.cli.bench import bench
 from surgetank.control.cli.capacity import capacity
 from surgetank.control.cli.client_config import client_config
 from surgetank.control.cli.dashboards import dashboards
 from surgetank.control.cli.demo import demo
+from surgetank.control.cli.diagnose import diagnose
+from surgetank.control.cli.explain import explain
 from surgetank.control.cli.lab import lab
 from surgetank.control.cli.limits import limits
+from surgetank.control.cli.memory import memory
 from surgetank.control.cli.operate import drain, journal, status, undrain
+from surgetank.control.cli.queue import queue
+from surgetank.control.cli.retries import retries, retry_lane
 from surgetank.control.cli.run import engine, run, sidecar
+from surgetank.control.cli.runbook import runbook
+from surgetank.control.cli.shed import shed
+from surgetank.control.cli.slo import slo
+from surgetank.control.cli.steps import kv, stacks, steps
+from surgetank.control.cli.top import top
 
 EPILOG = """\b
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 service unreachable.
@@ -31,15 +43,31 @@ for command in (
     engine,
     sidecar,
     status,
+    top,
+    diagnose,
+    explain,
+    queue,
+    memory,
+    retries,
+    backends,
+    admission,
+    slo,
     limits,
+    shed,
+    retry_lane,
     drain,
     undrain,
     journal,
+    runbook,
+    steps,
+    kv,
+    stacks,
     capacity,
     client_config,
     dashboards,
     demo,
     lab,
+    bench,
     version,
     docs,
 ):

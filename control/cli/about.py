@@ -1,6 +1,7 @@
 """`surgetank version` and `surgetank docs`: the product about itself."""
 
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -24,22 +25,44 @@ def docs() -> None:
     """Pages that are generated from the code."""
 
 
+def page_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Where a page goes, and whether it is only looked at."""
+    for option in (
+        json_option,
+        click.option("--check", is_flag=True, help="Fail when the file is not current."),
+        click.option("--out", type=click.Path(path_type=Path), help="Write to this file."),
+    ):
+        function = option(function)
+    return function
+
+
 @docs.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Write to this file.")
-@click.option("--check", is_flag=True, help="Fail when the file is not current.")
-@json_option
+@page_options
 def config(out: Path | None, check: bool, as_json: bool) -> None:
     """The configuration reference, as Markdown."""
     from surgetank.control.config import Config
     from surgetank.control.reference import markdown
 
-    page = markdown(Config)
+    _put("config", markdown(Config), out, check, as_json)
+
+
+@docs.command()
+@page_options
+def presets(out: Path | None, check: bool, as_json: bool) -> None:
+    """What each preset sets, and why, as Markdown."""
+    from surgetank.control.presets import markdown
+
+    _put("presets", markdown(), out, check, as_json)
+
+
+def _put(name: str, page: str, out: Path | None, check: bool, as_json: bool) -> None:
+    """Show a page, write it, or say whether the file is current."""
     if out is None:
         emit_json({"markdown": page}) if as_json else click.echo(page, nl=False)
         return
     current = out.exists() and out.read_text("utf-8") == page
     if check and not current:
-        again = f"surgetank docs config --out {out}"
+        again = f"surgetank docs {name} --out {out}"
         fail(as_json, FAILED, "stale", f"{out} is not current; run: {again}")
     if not current:
         out.write_text(page, "utf-8")

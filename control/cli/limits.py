@@ -1,18 +1,25 @@
 """`surgetank limits`: what holds traffic back now, and an operator's override of it."""
 
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import click
 
+from surgetank.control.cli.operate import changes
 from surgetank.control.cli.output import (
-    Duration,
+    FAILED,
+    acting_options,
     admin_command,
+    dry_run_option,
     emit_json,
+    fail,
     number,
+    override,
     seconds,
     table,
     who_option,
     why_option,
+    would,
 )
 from surgetank.control.client import AdminClient
 
@@ -47,41 +54,65 @@ def _row(limit: dict[str, Any]) -> list[str]:
 @limits.command("set")
 @click.argument("name")
 @click.argument("value", type=float)
-@click.option("--ttl", type=Duration(), required=True, help="How long: 90s, 10m, 2h.")
-@why_option
-@who_option
-@click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
+@acting_options
 @admin_command
-def set_limit(
-    client: AdminClient,
-    as_json: bool,
-    name: str,
-    value: float,
-    ttl: float,
-    why: str,
-    who: str,
-    dry_run: bool,
-) -> None:
-    """Override the limit NAME with VALUE until the TTL is over."""
-    body = {"value": value, "ttl": ttl, "who": who, "why": why, "dry_run": dry_run}
-    answer = client.put(f"/limits/{name}", body)
-    if as_json:
-        emit_json(answer)
-        return
-    prefix = "would change " if answer["dry_run"] else ""
-    change = f"{number(answer['before'])} -> {number(answer['after'])}"
-    click.echo(f"{prefix}{name}: {change} for {seconds(answer['ttl'])}")
+def set_limit(client: AdminClient, as_json: bool, name: str, value: float, **options: Any) -> None:
+    """Override the limit NAME with VALUE until the TTL is over.
+
+    Refused where it would make worse what is going on; --force does it all the same.
+    """
+    override(client, as_json, name, value, **options)
+
+
+@limits.command()
+@click.argument("name")
+@click.argument("value", type=float, required=False)
+@acting_options
+@admin_command
+def pin(client: AdminClient, as_json: bool, name: str, value: float | None, **options: Any) -> None:
+    """Hold the limit NAME where it stands, or at VALUE, whatever its policy wants.
+
+    Refused at the floor with the limit used up: there it would hold the trouble.
+    """
+    limit = next((each for each in client.get("/limits")["limits"] if each["name"] == name), None)
+    if limit is not None and value is None:
+        value, used = limit["value"], limit["usage"]
+        if value <= limit["minimum"] and used is not None and used >= value:
+            fail(
+                as_json,
+                FAILED,
+                "would_worsen",
+                f"{name} is at its floor ({number(value)}) and used up; pin it at a VALUE above",
+            )
+    # An unknown name is the API's to explain.
+    override(client, as_json, name, 0.0 if value is None else value, **options)
 
 
 @limits.command()
 @click.argument("name")
 @why_option
 @who_option
+@dry_run_option
 @admin_command
-def clear(client: AdminClient, as_json: bool, name: str, why: str, who: str) -> None:
+def clear(client: AdminClient, as_json: bool, name: str, **options: Any) -> None:
     """End the override of the limit NAME now."""
-    answer = client.delete(f"/limits/{name}", {"who": who, "why": why})
+    answer = client.delete(f"/limits/{quote(name, safe='')}", options)
     if as_json:
         emit_json(answer)
         return
-    click.echo(f"{name}: {number(answer['before'])} -> {number(answer['after'])}")
+    change = f"{number(answer['before'])} -> {number(answer['after'])}"
+    click.echo(f"{would(answer)}{name}: {change}")
+
+
+@limits.command()
+@click.argument("name", required=False)
+@click.option("--last", type=click.IntRange(1, 1000), default=20, show_default=True)
+@admin_command
+def history(client: AdminClient, as_json: bool, name: str | None, last: int) -> None:
+    """The newest changes of all limits, or of the limit NAME: when, by whom or what, why."""
+    query = {"last": last} if name is None else {"last": last, "limit": name}
+    answer = client.get(f"/limits/history?{urlencode(query)}")
+    if as_json:
+        emit_json(answer)
+        return
+    changes(answer["entries"])

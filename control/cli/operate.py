@@ -8,12 +8,14 @@ import click
 from surgetank.control.cli.output import (
     Duration,
     admin_command,
+    dry_run_option,
     emit_json,
     number,
     seconds,
     table,
     who_option,
     why_option,
+    would,
 )
 from surgetank.control.client import AdminClient
 
@@ -54,26 +56,29 @@ def _rows(answer: dict[str, Any]) -> list[list[str]]:
 @why_option
 @who_option
 @click.option("--ttl", type=Duration(), help="Undrain by itself after this: 10m.  [default: never]")
+@dry_run_option
 @admin_command
-def drain(client: AdminClient, as_json: bool, why: str, who: str, ttl: float | None) -> None:
+def drain(client: AdminClient, as_json: bool, **options: Any) -> None:
     """Refuse new requests; those in flight complete."""
-    _report(client.post("/drain", {"who": who, "why": why, "ttl": ttl}), as_json)
+    _report(client.post("/drain", options), as_json)
 
 
 @click.command()
 @why_option
 @who_option
+@dry_run_option
 @admin_command
-def undrain(client: AdminClient, as_json: bool, why: str, who: str) -> None:
+def undrain(client: AdminClient, as_json: bool, **options: Any) -> None:
     """Take new requests again."""
-    _report(client.post("/undrain", {"who": who, "why": why}), as_json)
+    _report(client.post("/undrain", options), as_json)
 
 
 def _report(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json(answer)
         return
-    click.echo(f"draining: {number(answer['before'])} -> {number(answer['after'])}")
+    change = f"{number(answer['before'])} -> {number(answer['after'])}"
+    click.echo(f"{would(answer)}draining: {change}")
 
 
 @click.command()
@@ -85,6 +90,11 @@ def journal(client: AdminClient, as_json: bool, last: int) -> None:
     if as_json:
         emit_json(answer)
         return
+    changes(answer["entries"])
+
+
+def changes(entries: list[dict[str, Any]]) -> None:
+    """Journal entries as a table."""
     rows = [
         [
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["at"])),
@@ -95,6 +105,6 @@ def journal(client: AdminClient, as_json: bool, last: int) -> None:
             entry["cause"],
             entry["why"],
         ]
-        for entry in answer["entries"]
+        for entry in entries
     ]
     table(["at", "what", "change", "ttl", "who", "cause", "why"], rows)

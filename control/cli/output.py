@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 import click
 
@@ -14,6 +15,7 @@ from surgetank.control.client import AdminClient, ApiError, Unreachable
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 MAX_WIDTH = 10_000  # characters of a line that goes into a file or a pipe
+VERDICT_STYLE = {"healthy": "green", "clients": "yellow", "limit": "yellow", "backend": "red"}
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Only JSON on stdout.")
@@ -22,6 +24,10 @@ who_option = click.option(
     "--who", default=lambda: current_user(), help="Who changes it.  [default: the login name]"
 )
 why_option = click.option("--why", required=True, help="Why; it stands in the journal.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
+force_option = click.option(
+    "--force", is_flag=True, help="Do it although it would make things worse now."
+)
 
 
 class Duration(click.ParamType[float]):
@@ -79,6 +85,29 @@ def admin_command(function: Callable[..., None]) -> Callable[..., None]:
             fail(as_json, exit_code, error.code, str(error))
 
     return wrapper
+
+
+def acting_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What every override takes: for how long, why, who, and whether to do it at all."""
+    ttl = click.option("--ttl", type=Duration(), required=True, help="How long: 90s, 10m, 2h.")
+    for option in (force_option, dry_run_option, who_option, why_option, ttl):
+        function = option(function)
+    return function
+
+
+def override(client: AdminClient, as_json: bool, name: str, value: float, **options: Any) -> None:
+    """Override a limit by the API, with the acting options; say before and after."""
+    answer = client.put(f"/limits/{quote(name, safe='')}", {"value": value, **options})
+    if as_json:
+        emit_json(answer)
+        return
+    change = f"{name}: {number(answer['before'])} -> {number(answer['after'])}"
+    click.echo(f"{would(answer)}{change} for {seconds(answer['ttl'])}")
+
+
+def would(answer: dict[str, Any]) -> str:
+    """How the line of a change begins."""
+    return "would change " if answer["dry_run"] else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

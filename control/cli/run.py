@@ -13,6 +13,7 @@ from surgetank.control.cli.output import USAGE, fail, json_option
 if TYPE_CHECKING:
     from surgetank.control.config import Config
 
+PRESET_NAMES = ("chat", "batch", "code", "translate", "long-context")
 # Flags for the common settings; everything else is --set section.key=value.
 FLAGS = {
     "model": ("engine.model", "GGUF file or Hugging Face folder.  [default: SmolLM2-135M]"),
@@ -26,36 +27,45 @@ FLAGS = {
 
 
 def config_options(function: Callable[..., None]) -> Callable[..., None]:
-    """--config, --set and the flags of FLAGS, in this order of strength."""
+    """--preset, --config, --set and the flags of FLAGS, in this order of strength."""
     for name, (key, help_text) in reversed(FLAGS.items()):
         function = click.option(f"--{name}", key.replace(".", "__"), help=help_text)(function)
     function = click.option(
         "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any setting."
     )(function)
-    return click.option(
+    function = click.option(
         "--config", "file", type=click.Path(path_type=Path), help="A TOML file of settings."
+    )(function)
+    return click.option(
+        "--preset",
+        type=click.Choice(PRESET_NAMES),
+        help="Settings for a way of use: docs/presets.md.",
     )(function)
 
 
 def _load(options: dict[str, Any]) -> "Config":
     """The configuration that the options ask for, or exit 2 with a sentence."""
     from surgetank.control.config import Config
+    from surgetank.control.presets import PRESETS
     from surgetank.control.sources import ConfigError, from_assignment, from_text, load
 
+    name = options["preset"]
     try:
         flags = [from_assignment(Config, text) for text in options["assignments"]]
-        for name, (key, _) in FLAGS.items():
+        for flag, (key, _) in FLAGS.items():
             text = options[key.replace(".", "__")]
             if text is not None:
-                flags.append(from_text(Config, key, text, f"--{name}"))
-        return load(Config, file=options["file"], env=os.environ, flags=flags)
+                flags.append(from_text(Config, key, text, f"--{flag}"))
+        preset = [] if name is None else PRESETS[name].given(name)
+        return load(Config, preset=preset, file=options["file"], env=os.environ, flags=flags)
     except ConfigError as error:
         fail(bool(options.get("as_json")), USAGE, "configuration", str(error))
 
 
 def _arguments(options: dict[str, Any]) -> list[str]:
     """The same options for a child's command line."""
-    arguments = [] if options["file"] is None else ["--config", str(options["file"])]
+    arguments = [] if options["preset"] is None else ["--preset", options["preset"]]
+    arguments += [] if options["file"] is None else ["--config", str(options["file"])]
     for text in options["assignments"]:
         arguments += ["--set", text]
     for name, (key, _) in FLAGS.items():

@@ -12,10 +12,10 @@ _p99 = now.quantile(0.99, "compute_step_seconds", "instance", window="5m", kind=
 _usual = now.quantile(0.99, "compute_step_seconds", "instance", window="1h", kind=_DECODING)
 _steps = now.events("compute_step_seconds", "instance", window="5m", kind=_DECODING)
 _wasted = ratio(
-    now.rate("batch_preempted_tokens_total", "instance"),
+    now.rate("batch_preempted_tokens_total", "instance", kind="recompute"),
     now.rate("batch_scheduled_tokens_total", "instance"),
 )
-_lost_to_memory = now.increase("request_failures_total", "instance", reason="out_of_memory")
+_out_of_memory = now.increase("memory_oom_total", "instance", "source")
 _preemptions = now.increase("batch_preemptions_total", "instance")
 _late = " or ".join(
     f'instance_slo:bad_events:ratio5m{{slo="{slo}"}} > {1 - OBJECTIVES[slo]:g}'
@@ -117,11 +117,14 @@ STEPS = Group(
         ),
         Alert(
             name="OutOfMemory",
-            expr=f"{_lost_to_memory} > 0",
+            expr=f"{_out_of_memory} > 0",
             wait="0s",
             severity="critical",
-            summary="{{ $labels.instance }} ran out of memory.",
-            description="{{ $value | humanize }} requests ended for want of memory in two minutes.",
+            summary="{{ $labels.instance }} ran out of {{ $labels.source }} memory.",
+            description=(
+                "{{ $value | humanize }} times in two minutes. The engine goes on; the Memory "
+                "board says what it did about it: refused means that a request was lost."
+            ),
         ),
     ),
 )

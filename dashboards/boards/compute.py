@@ -6,6 +6,13 @@ from surgetank.dashboards.promql import ratio
 
 _buckets = here.select("compute_step_seconds", "_bucket")
 
+
+def _by_operator(whole: str) -> str:
+    """Operator seconds for each of `whole`, both of one engine; absent where there is none."""
+    seconds = here.rate("compute_operator_seconds_total", "instance", "operator")
+    return f"({seconds}) / on (instance) group_left () (({here.rate(whole, 'instance')}) > 0)"
+
+
 _STEPS = Row(
     "Steps",
     (
@@ -84,6 +91,84 @@ _LOOP = Row(
     ),
 )
 
+_OPERATORS = Row(
+    "Operators",
+    (
+        Panel(
+            title="Where the device's time goes",
+            means="Shares of forward pass and sampling, from the steps whose operators were timed.",
+            do="attention grows with contexts, gemm with tokens; much `other` is overhead.",
+            queries=(
+                q(
+                    _by_operator("compute_operator_seconds_total"),
+                    "{{operator}} {{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            stacked=True,
+            lowest=0,
+            highest=1,
+        ),
+        Panel(
+            title="Time per sampled step",
+            means="Seconds of a step by operator: its average over the sampled ones.",
+            do="One that climbs alone says what got slower.",
+            queries=(
+                q(
+                    _by_operator("compute_sampled_steps_total"),
+                    "{{operator}} {{instance}}",
+                ),
+            ),
+            unit="s",
+            stacked=True,
+        ),
+        Panel(
+            title="Operations per second",
+            means="Two per weight and computed token; attention over the context is not in it.",
+            do="Far below the device's peak with full slots: memory traffic or launches bind.",
+            queries=(q(here.rate("compute_estimated_flops_total", "instance"), "{{instance}}"),),
+            unit="flops",
+            lowest=0,
+        ),
+        Panel(
+            title="Bytes per second",
+            means="The least that the steps moved: weights and context read, new keys written.",
+            do="Near the memory's bandwidth: larger batches share the reading of weights.",
+            queries=(
+                q(
+                    here.rate("compute_estimated_bytes_total", "instance", "direction"),
+                    "{{direction}} {{instance}}",
+                ),
+            ),
+            unit="binBps",
+            lowest=0,
+        ),
+        Panel(
+            title="The engine's step model",
+            means="Seconds per step, prompt token, decoding sequence and context token, as fitted.",
+            do="A term that climbs says what got dearer; absent until the engine has fitted it.",
+            queries=(
+                q(
+                    here.gauge("max", "compute_step_model_seconds", "instance", "term"),
+                    "{{term}} {{instance}}",
+                ),
+            ),
+            unit="s",
+        ),
+        Panel(
+            title="Error of the engine's step model",
+            means="How far predicted step times are off, of late.",
+            do="Above the line step budgets are guesses: see StepModelWrong.",
+            queries=(
+                q(here.gauge("max", "compute_step_model_error_ratio", "instance"), "{{instance}}"),
+            ),
+            unit="percentunit",
+            lowest=0,
+            bad=0.15,
+        ),
+    ),
+)
+
 _ENGINE = Row(
     "Engine",
     (
@@ -128,5 +213,5 @@ COMPUTE = Board(
     "surgetank-compute",
     "Surgetank / Compute",
     "Step times, where the loop's time goes, and whether the engine lives.",
-    (_STEPS, _LOOP, _ENGINE),
+    (_STEPS, _LOOP, _OPERATORS, _ENGINE),
 )

@@ -8,6 +8,11 @@ _used = here.gauge("sum", "memory_kv_blocks", "instance", state="used")
 _size = here.gauge("max", "memory_kv_block_size_tokens", "instance")
 _stored = here.gauge("sum", "memory_kv_stored_tokens", "instance")
 
+_WASTE = {
+    "thrown away": here.rate("batch_preempted_tokens_total", "instance", kind="recompute"),
+    "recomputed": here.rate("batch_recomputed_tokens_total", "instance"),
+}
+
 _POOL = Row(
     "KV pool",
     (
@@ -56,6 +61,29 @@ _POOL = Row(
                 q(here.rate("memory_kv_allocation_failures_total", "instance"), "{{instance}}"),
             ),
             unit="eps",
+        ),
+        Panel(
+            title="Out of memory",
+            means="Which memory ran out, and what was done: refused means that a request was lost.",
+            do="Any: the alert OutOfMemory.",
+            queries=(
+                q(here.rate("memory_oom_total", "source", "action"), "{{source}} {{action}}"),
+            ),
+            unit="eps",
+            bad=0.01,
+        ),
+        Panel(
+            title="Memory of process and device",
+            means="cpu: resident of the total that the process may use. GPU: torch's allocator.",
+            do="resident near total: the host kills the engine. reserved above allocated: holes.",
+            queries=(
+                q(
+                    here.gauge("max", "memory_device_bytes", "instance", "device", "kind"),
+                    "{{device}} {{kind}} {{instance}}",
+                ),
+            ),
+            unit="bytes",
+            lowest=0,
         ),
         Panel(
             title="Requests lost to memory",
@@ -118,10 +146,23 @@ _PREEMPTION = Row(
     (
         Panel(
             title="Preemptions",
-            means="Running sequences put back for want of blocks, to be recomputed or swapped in.",
-            do="Steady preemption is thrash; single ones are the price of a full pool.",
-            queries=(q(here.rate("batch_preemptions_total", "kind"), "{{kind}}"),),
+            means="Running sequences put back, to be recomputed or swapped in, and why.",
+            do="Steady preemption for kv is thrash; single ones are the price of a full pool.",
+            queries=(
+                q(
+                    here.rate("batch_preemptions_total", "kind", "reason"),
+                    "{{kind}} for {{reason}}",
+                ),
+            ),
             unit="eps",
+        ),
+        Panel(
+            title="Preemptions by class",
+            means="Whose sequences were put back.",
+            do="critical or default while lower classes run: priorities do not reach the engine.",
+            queries=(q(here.rate("batch_preemptions_total", "priority"), "{{priority}}"),),
+            unit="eps",
+            stacked=True,
         ),
         Panel(
             title="Preemptions, any engine",
@@ -137,20 +178,36 @@ _PREEMPTION = Row(
         ),
         Panel(
             title="Wasted share",
-            means="Tokens thrown away by preemption, as a share of the tokens computed.",
+            means="Tokens thrown away by preemption, and of them recomputed, per token computed.",
             do="Above the line: the alert PreemptionThrash.",
             queries=(
-                q(
-                    ratio(
-                        here.rate("batch_preempted_tokens_total", "instance"),
-                        here.rate("batch_scheduled_tokens_total", "instance"),
-                    ),
-                    "{{instance}}",
+                *(
+                    q(
+                        ratio(tokens, here.rate("batch_scheduled_tokens_total", "instance")),
+                        f"{what} {{{{instance}}}}",
+                    )
+                    for what, tokens in _WASTE.items()
                 ),
             ),
             unit="percentunit",
             bad=0.1,
             lowest=0,
+        ),
+        Panel(
+            title="Swap pool",
+            means="Blocks of the swap pool in use: sequences that wait for room to come back.",
+            do="Full: further victims are recomputed instead.",
+            queries=(q(here.gauge("max", "memory_kv_swap_blocks", "instance"), "{{instance}}"),),
+            unit="short",
+            lowest=0,
+        ),
+        Panel(
+            title="Faults in the KV cache's books",
+            means="Found by the integrity check while the engine idles: leaks and double frees.",
+            do="Any is a bug: restart the engine when it suits, and report its log.",
+            queries=(q(here.rate("memory_kv_faults_total", "instance"), "{{instance}}"),),
+            unit="eps",
+            bad=0.001,
         ),
         Panel(
             title="Swap traffic",

@@ -72,6 +72,13 @@ _FAULTS = Row(
             unit="eps",
         ),
         Panel(
+            title="HTTP requests turned away unread",
+            means="Ended before their headers were read, so that no other number counts them.",
+            do="header_timeout: slow or hostile clients. bad_request: no HTTP, or smuggling tried.",
+            queries=(q(here.rate("http_unread_requests_total", "reason"), "{{reason}}"),),
+            unit="eps",
+        ),
+        Panel(
             title="Faults of the control plane",
             means="Policies that raised, and changes that the journal's file did not get.",
             do="Any: the alerts PolicyFailing and JournalFailing.",

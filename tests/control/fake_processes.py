@@ -27,7 +27,7 @@ def wait_for_sigterm() -> None:
 
 def engine(folder: Path, mode: str) -> int:
     if mode == "mistake":
-        sys.stderr.write("no model at /nowhere\n")
+        sys.stderr.write("surgetank engine: no model at /nowhere\n")
         return 2
     (folder / "engine.pid").write_text(str(os.getpid()))
     if mode == "crash":
@@ -51,7 +51,7 @@ def engine_runs(folder: Path) -> bool:
 
 def sidecar(folder: Path, mode: str) -> int:
     if mode == "mistake":
-        sys.stderr.write("127.0.0.1:8400: the port is in use\n")
+        sys.stderr.write("surgetank sidecar: 127.0.0.1:8400: the port is in use\n")
         return 2
 
     class Handler(BaseHTTPRequestHandler):

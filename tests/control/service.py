@@ -1,12 +1,16 @@
 """What control steers, in virtual time: a desk with a played engine, loop and actions."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from tests.admission.rig import Rig
 
 from surgetank.admission.gate import GateConfig
 from surgetank.control.actions import Actions
+from surgetank.control.console.camera import Camera
 from surgetank.control.drain import Drain
+from surgetank.control.insight.service import Insight
+from surgetank.control.inspection import Inspection
 from surgetank.control.journal import Entry, Journal
 from surgetank.control.loop import ControlLoop
 from surgetank.control.policies.policy import Policy
@@ -29,7 +33,16 @@ class PlayedService:
         self.journal = Journal(self.clock, None)
         self.turns: list[bool] = []
         self.drain = Drain(self.clock, self.journal, self.turns.append)
-        self.actions = Actions(self.clock, self.limits, self.journal, self.drain)
+        self.inspection = Inspection(Path("/nowhere/engine.sock"))
+        self.insight = Insight(
+            desk=self.rig.desk,
+            backend=self.rig.backend,
+            recorder=self.rig.recorder,
+            clock=self.clock,
+        )
+        self.actions = Actions(
+            self.clock, self.limits, self.journal, self.drain, self.insight.object_to
+        )
         self.told: list[Settings] = []
         self.policy_errors = Counter()
         self.loop = ControlLoop(
@@ -39,10 +52,20 @@ class PlayedService:
             limits=self.limits,
             journal=self.journal,
             drain=self.drain,
-            read=self.rig.desk.snapshot,
+            read=self.insight.history.read,
             apply=self.told.append,
             policy_errors=self.policy_errors,
         )
+
+        self.camera = Camera(
+            clock=self.clock,
+            looks=self.insight.history.looks,
+            recent=self.rig.desk.recent,
+            card=lambda: self.rig.backend.card,
+            journal=self.journal,
+            drain=self.drain,
+        )
+        self.feed = self.camera.feed
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, then tick."""

@@ -13,11 +13,6 @@ BY = {"who": "ada", "why": "burst"}
 
 
 @pytest.fixture
-def service() -> PlayedService:
-    return PlayedService()
-
-
-@pytest.fixture
 def api(service: PlayedService) -> Iterator[TestClient]:
     with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
         yield client
@@ -103,6 +98,9 @@ def test_drain_and_undrain(service: PlayedService, api: TestClient) -> None:
         ("PUT", "/limits/max_n", {"value": 2, "ttl": 0}, 422, "invalid", "ttl: "),
         ("PUT", "/limits/max_n", {"value": 2, "ttl": 1, "who": ""}, 422, "invalid", "who: "),
         ("PUT", "/limits/max_n", {"value": 2, "ttl": 1, "x": 1}, 422, "invalid", "x: Extra"),
+        ("PUT", "/limits/max_n", {"value": 2, "ttl": 1, "why": "\x1b[2J"}, 422, "invalid", "why: "),
+        ("PUT", "/limits/max_n", {"value": 2, "ttl": 1, "who": "a\nb"}, 422, "invalid", "who: a"),
+        ("PUT", "/limits/max_n/", {"value": 2, "ttl": 1}, 404, "not_found", "Not Found"),
         ("DELETE", "/limits/nothing", {}, 404, "not_found", "no limit 'nothing'"),
         ("POST", "/drain", {"ttl": -1}, 422, "invalid", "ttl: "),
         ("GET", "/journal?last=0", {}, 422, "invalid", "last: "),
@@ -179,7 +177,20 @@ def test_the_schema_names_every_route(api: TestClient) -> None:
         "/status",
         "/limits",
         "/limits/{name}",
+        "/limits/history",
         "/journal",
+        "/diagnose",
+        "/explain/{request_id}",
+        "/top",
+        "/slo",
+        "/queue",
+        "/memory",
+        "/retries",
+        "/backends",
+        "/admission/reasons",
+        "/steps",
+        "/kv",
+        "/stacks",
         "/drain",
         "/undrain",
     }

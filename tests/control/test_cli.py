@@ -1,62 +1,15 @@
 """The command line over a running admin API: tables, JSON, exit codes."""
 
-import asyncio
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from tests.control.asking import Ask, as_json
 from tests.control.service import PlayedService
 
 from surgetank import __version__
-from surgetank.control.api import create_app
 from surgetank.control.cli import main
-from surgetank.control.listeners import AdminListener
-
-Ask = Callable[..., Result]
-
-
-@pytest.fixture
-def service() -> PlayedService:
-    return PlayedService()
-
-
-@pytest.fixture
-def url(service: PlayedService) -> Iterator[str]:
-    """The admin API of a played service, served from a thread."""
-    bound: list[int] = []
-    up, stop = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        listener = AdminListener(create_app(service))
-        bound.append(await listener.start("127.0.0.1", 0))
-        up.set()
-        await stop.wait()
-        await listener.stop()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert up.wait(10)
-    yield f"http://127.0.0.1:{bound[0]}"
-    loops[0].call_soon_threadsafe(stop.set)
-    thread.join(10)
-
-
-@pytest.fixture
-def ask(url: str, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Run a command; everything on one line, as scripts see it."""
-    monkeypatch.setenv("SURGETANK_URL", url)
-    return lambda *arguments: CliRunner().invoke(main, arguments)
-
-
-def as_json(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def test_status_for_people_and_for_scripts(service: PlayedService, ask: Ask) -> None:
@@ -87,6 +40,17 @@ def test_an_override_is_set_shown_and_ended(service: PlayedService, ask: Ask) ->
         ("bob", "over"),
     ]
     assert "50 -> 256" in ask("journal").stdout
+
+
+def test_a_dry_run_shows_and_changes_nothing(service: PlayedService, ask: Ask) -> None:
+    said = ask("drain", "--why", "deploy", "--dry-run").stdout
+    assert said == "would change draining: no -> yes\n"
+    ask("limits", "set", "max_n", "2", "--why", "x", "--ttl", "1m")
+    said = ask("limits", "clear", "max_n", "--why", "x", "--dry-run").stdout
+    assert said == "would change max_n: 2 -> 16\n"
+    assert ask("undrain", "--why", "x", "--dry-run").stdout.startswith("would change draining")
+    assert service.turns == []
+    assert [entry.what for entry in service.journal.recent()] == ["max_n"]
 
 
 def test_drain_and_undrain(service: PlayedService, ask: Ask) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,21 @@ def test_a_full_disk_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture
     assert [entry.after for entry in journal.recent()] == [0, 1, 2]
     assert len(caplog.records) == 1
     assert "No space left" in caplog.text
+
+
+def test_after_a_torn_write_the_next_line_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(ManualClock(), path)
+    note(journal, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+    try:
+        note(journal, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    note(journal, 3)
+    assert journal.failures == 1
+    assert [entry.after for entry in Journal(ManualClock(), path).recent()] == [1, 3]
 
 
 def test_a_path_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

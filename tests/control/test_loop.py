@@ -96,17 +96,39 @@ def test_an_override_that_was_ended_or_replaced_does_not_expire() -> None:
     assert causes == ["operator"] * 3
 
 
+def told(*, max_num_seqs: int = 8, tpot_target: float = 0.0) -> Settings:
+    return Settings(
+        max_num_seqs=max_num_seqs,
+        max_batch_tokens=256,
+        prefill_share=1.0,
+        kv_watermark=1.0,
+        tpot_target=tpot_target,
+    )
+
+
+def test_the_engine_keeps_its_own_targets_until_an_operator_changes_one() -> None:
+    service = PlayedService()
+    service.rig.backend.die()
+    service.rig.backend.come_up(tiny_card(max_num_seqs=8, tpot_target=0.1))
+    service.pass_time(0.25)
+    assert service.told[-1] == told(tpot_target=0.1)
+    service.actions.set_limit("tpot_target", 0.2, ttl=1.0, who="ada", why="longer steps")
+    service.pass_time(0.25)
+    service.pass_time(1.0)
+    assert service.told[-2:] == [told(tpot_target=0.2), told(tpot_target=0.1)]
+
+
 def test_the_engine_is_told_of_its_budgets_once_and_again_when_they_change() -> None:
     service = PlayedService()
     service.pass_time(0.25)
     service.pass_time(0.25)
-    assert service.told == [Settings(max_num_seqs=8, max_batch_tokens=256)]
+    assert service.told == [told(max_num_seqs=8)]
     service.actions.set_limit("max_num_seqs", 2, ttl=1.0, who="ada", why="less")
     service.pass_time(0.25)
     service.pass_time(1.0)
     assert service.told[1:] == [
-        Settings(max_num_seqs=2, max_batch_tokens=256),
-        Settings(max_num_seqs=8, max_batch_tokens=256),
+        told(max_num_seqs=2),
+        told(max_num_seqs=8),
     ]
 
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -71,3 +73,22 @@ def test_on_a_terminal_commands_stay_whole_and_children_keep_their_lines() -> No
     curl = how_to_ask(LISTENERS).splitlines()[5]
     assert curl.startswith("curl ")
     assert curl in out.getvalue()
+
+
+def test_a_reader_that_left_does_not_end_the_service(capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as out:
+        panel = LinePanel(out, io.StringIO())
+        panel.say("ready", "ready again")
+        panel.welcome(LISTENERS)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_does_not_end_the_service(caplog: pytest.LogCaptureFixture) -> None:
+    out = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
+    LinePanel(out, io.StringIO()).say("ready", "ready again")
+    assert "could not write a line: [Errno 28]" in caplog.text
+    with pytest.raises(OSError, match="No space"):
+        out.close()

@@ -125,8 +125,8 @@ def test_an_engine_that_keeps_crashing_is_retried_with_its_last_words(start: Sta
 @pytest.mark.parametrize(
     ("engine", "sidecar", "sentence"),
     [
-        ("mistake", "serve", "no model at /nowhere"),
-        ("serve", "mistake", "127.0.0.1:8400: the port is in use"),
+        ("mistake", "serve", "engine: no model at /nowhere"),
+        ("serve", "mistake", "sidecar: 127.0.0.1:8400: the port is in use"),
     ],
 )
 def test_a_users_mistake_stops_everything(

@@ -92,7 +92,7 @@ FAULTS: dict[str, tuple[list[Phase], set[str]]] = {
         {"MemoryLimited"},
     ),
     "memory runs out": (
-        [CALM, replace(CALM, minutes=1, faults={"request_failures_total": 0.1})],
+        [CALM, replace(CALM, minutes=1, faults={"memory_oom_total": 0.1})],
         {"OutOfMemory"},
     ),
     "a step takes too many prompts": (

@@ -85,7 +85,7 @@ def test_every_panel_explains_itself() -> None:
 def test_every_query_is_guarded() -> None:
     """A division is by what is more than 0; a quantile is of a rate, and not of nothing."""
     for title, expr in QUERIES:
-        for whole in re.findall(r"\) / (.{6})", expr):
+        for whole in re.findall(r"\) / (?:on \(\w+\) group_left \(\) )?(.{6})", expr):
             assert whole.startswith(("((", "scalar")), title
         assert expr.count("/ ((") <= expr.count("> 0)"), title
         for inside in re.findall(r"histogram_quantile\([\d.]+, (.{60})", expr):

@@ -58,7 +58,7 @@ GAUGES = {
 }
 # Counters that stand still in a healthy service, and the labels they have in a sick one.
 FAULTS: dict[str, dict[str, str]] = {
-    "request_failures_total": {"reason": "out_of_memory"},
+    "memory_oom_total": {"source": "activation", "action": "refused"},
     "telemetry_label_overflow_total": {"label": "model"},
     "telemetry_source_errors_total": {"metric": "limit"},
     "control_policy_errors_total": {},
@@ -201,7 +201,7 @@ def _batch(phase: Phase) -> Iterable[Fact]:
     yield _count("batch_contended_seq_capacity_total", contended)
     yield _count("batch_contended_scheduled_seqs_total", contended * phase.fill)
     yield _count("batch_scheduled_tokens_total", filled, phase="decode")
-    yield _count("batch_preempted_tokens_total", filled * phase.wasted)
+    yield _count("batch_preempted_tokens_total", filled * phase.wasted, kind="recompute")
     yield _count("batch_preemptions_total", filled * phase.wasted / 100, kind="recompute")
 
 

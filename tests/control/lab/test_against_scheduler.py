@@ -11,9 +11,10 @@ from surgetank.control.lab.decoding import Place, Seq
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.engine.api import SamplingParams
 from surgetank.engine.kv.manager import KVManager
+from surgetank.engine.plan import Budget
 from surgetank.engine.policies.table import POLICIES
 from surgetank.engine.roster import Roster
-from surgetank.engine.scheduler import Budget, schedule
+from surgetank.engine.scheduler import schedule
 from surgetank.engine.sequence import Sequence
 from surgetank.telemetry.vocabulary import Priority
 

@@ -1,0 +1,1 @@
+"""Other engines as child processes; these files need their own packages, and never surgetank."""

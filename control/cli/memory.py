@@ -1,0 +1,47 @@
+"""`surgetank memory`: the KV pool, who holds it, and what it keeps out."""
+
+from typing import Any
+
+import click
+
+from surgetank.control.cli.output import admin_command, emit_json, number, table
+from surgetank.control.client import AdminClient
+
+
+@click.command()
+@admin_command
+def memory(client: AdminClient, as_json: bool) -> None:
+    """The KV pool as gate and engine see it: used, promised, allowed, lost to preemption."""
+    answer = client.get("/memory")
+    if as_json:
+        emit_json(answer)
+        return
+    table(["KV pool", ""], _rows(answer))
+
+
+def _rows(answer: dict[str, Any]) -> list[list[str]]:
+    blocks = answer["blocks"]
+
+    def of_pool(count: int | None) -> str:
+        share = f" ({count / blocks:.0%})" if blocks and count is not None else ""
+        return number(count) + share
+
+    size = "-"
+    if answer["bytes"] is not None:
+        size = f"{number(blocks)} blocks of {answer['block_tokens']} tokens, "
+        size += f"{answer['bytes'] / 2**20:,.0f} MiB"
+    lost = f"{number(answer['preempted_tokens'])} tokens in the last half minute"
+    rows = [
+        ["size", size],
+        ["used", of_pool(answer["used"])],
+        *([f"  {name}", of_pool(count)] for name, count in answer["held"].items() if count),
+        ["cached", of_pool(answer["cached"])],
+        ["free", of_pool(answer["free"])],
+        ["promised", of_pool(answer["promised"])],
+        ["may be promised", f"{answer['reserve']:.0%}, to low classes {answer['reserve_low']:.0%}"],
+        ["low classes", "refused until it falls" if answer["closed"] else "admitted"],
+        ["preempted", f"{lost} ({answer['waste']:.0%} of the computed)"],
+    ]
+    if answer["fragmentation"] is not None:
+        rows.append(["fragmentation", f"{answer['fragmentation']:.0%}"])
+    return rows

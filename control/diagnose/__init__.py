@@ -1,0 +1,1 @@
+"""What is wrong, in one word: a verdict with its evidence, from a short history of the service."""

@@ -1,0 +1,1 @@
+"""What an operator may ask of the running service, beyond its status."""

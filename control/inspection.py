@@ -1,0 +1,53 @@
+"""A look inside the processes from beside them: step ring and stacks, by the files they keep."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from surgetank.control.stepviews import KvOut, StepsOut, kv_out, steps_out
+from surgetank.engine.ring import read_ring, ring_path
+from surgetank.engine.stacks import StacksError, read_stacks, stacks_path
+
+PROCESSES = ("engine", "sidecar")
+
+
+class ProcessStacks(BaseModel):
+    """One process's threads, innermost frame first; or why they cannot be had."""
+
+    process: str
+    pid: int | None
+    text: str
+    error: str = Field(description="empty when the process answered")
+
+
+class StacksOut(BaseModel):
+    """Engine and sidecar."""
+
+    processes: list[ProcessStacks]
+
+
+class Inspection:
+    """What the files beside one socket tell. Every method reads files: not for an event loop."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def steps(self, last: int, slow: bool, file: Path | None = None) -> StepsOut:
+        """The newest steps, or the newest slow ones. Raises RingError."""
+        ring = read_ring(file or ring_path(self._socket), None if slow else last)
+        return steps_out(ring, last, slow)
+
+    def kv(self, file: Path | None = None) -> KvOut:
+        """The KV pool after the newest step. Raises RingError."""
+        return kv_out(read_ring(file or ring_path(self._socket)))
+
+    def stacks(self) -> StacksOut:
+        """Where engine and sidecar are now; waits for them, for two seconds at most each."""
+        return StacksOut(processes=[self._stacks(process) for process in PROCESSES])
+
+    def _stacks(self, process: str) -> ProcessStacks:
+        try:
+            found = read_stacks(stacks_path(self._socket, process))
+        except StacksError as error:
+            return ProcessStacks(process=process, pid=None, text="", error=str(error))
+        return ProcessStacks(process=process, pid=found.pid, text=found.text, error="")
