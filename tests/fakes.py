@@ -12,6 +12,7 @@ from surgetank.admission.outcome import Refusal, Refused
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard, TokenLogprob
 from surgetank.engine.text.codec import TextCodec
+from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
 
 CHATML = (
@@ -198,3 +199,41 @@ class FakeDesk:
             self.on_event()
         else:
             asyncio.get_running_loop().call_soon(self._play, call, step + 1)
+
+
+def step_record(**changes: object) -> StepRecord:
+    """A decode step of one sequence out of four slots; 20 ms, most of them in the forward pass."""
+    values: dict[str, object] = {
+        "step": 1,
+        "at": 100.0,
+        "drain": 0.001,
+        "schedule": 0.001,
+        "forward": 0.015,
+        "sample": 0.002,
+        "emit": 0.001,
+        "idle": 0.0,
+        "prefill_tokens": 0,
+        "decode_tokens": 1,
+        "prefill_seqs": 0,
+        "decode_seqs": 1,
+        "token_budget": 64,
+        "slots_filled": 1,
+        "slots_no_work": 3,
+        "slots_blocked_kv": 0,
+        "slots_blocked_token_budget": 0,
+        "slots_blocked_limit": 0,
+        "slots_blocked_other": 0,
+        "waiting": (0, 0, 0, 0),
+        "running": (0, 1, 0, 0),
+        "contended": False,
+        "kv_used": 4,
+        "kv_cached": 2,
+        "kv_free": 58,
+        "kv_stored_tokens": 50,
+        "kv_resident_tokens": 50,
+        "prefix_hit_tokens": 0,
+        "prefix_miss_tokens": 0,
+        "prefill_backlog": 0,
+        **changes,
+    }
+    return StepRecord(**values)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from tests.fakes import FakeDesk
 from surgetank.admission.doors.http.routes import Health
 from surgetank.admission.doors.http.server import HttpServer
 from surgetank.telemetry.clock import ManualClock
+from surgetank.telemetry.vocabulary import Reason
 
 
 class RawClient:
@@ -60,6 +61,7 @@ class Door:
     desk: FakeDesk
     clock: ManualClock
     health: list[Health]  # the last one counts
+    unread: list[Reason]  # of requests that no ticket tells of
     server_loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     clients: list[RawClient] = field(default_factory=list)
 
