@@ -1,6 +1,7 @@
 """The step loop's turn: take commands, schedule, carry out, and one record of it all."""
 
 import logging
+from dataclasses import replace
 
 from surgetank.engine.api import OUT_OF_MEMORY, Commands, Settings, Started, StepOutput, Tokens
 from surgetank.engine.budgets import Budgets
@@ -15,7 +16,7 @@ from surgetank.engine.runner import Runner
 from surgetank.engine.scheduler import schedule
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.stepmodel import StepFit
-from surgetank.telemetry.vocabulary import OomAction, OomSource
+from surgetank.telemetry.vocabulary import OomAction, OomSource, SlotState
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +35,12 @@ class StepLoop:
         self._relief = Relief(runner, roster)
         self._executor = Executor(runner, roster, intake, budgets, self._relief)
         self._faults = 0  # found since the last record
+        self._showing = False  # the last record showed sequences
 
     @property
     def busy(self) -> bool:
-        """There is something to compute or to answer."""
-        return bool(self.roster) or bool(self.intake.answers)
+        """There is something to compute, to answer or to take back of what was last shown."""
+        return bool(self.roster) or bool(self.intake.answers) or self._showing
 
     @property
     def budget(self) -> Budget:
@@ -73,12 +75,17 @@ class StepLoop:
             self.intake.cancel(request_id, index)
 
     def step(self, times: Times) -> StepOutput | None:
-        """One step, or only the answers due; None without either. `times` has what came before."""
+        """One step, or only the answers due; None without either. `times` has what came before.
+
+        When the last sequences left without a step (cancelled, say), one more record shows it.
+        """
         self.intake.expire(self._clock.monotonic())
-        if not self.roster:
+        if not self.roster and not self._showing:
             return StepOutput(self._answers(), [], None) if self.intake.answers else None
         watch = Stopwatch(self._clock)
         view, budget = self.roster.view, self.budget
+        if not self.roster:
+            budget = replace(budget, tokens=0)
         contended = bool(view.waiting)
         plan = schedule(view, budget)
         self.roster.follow(plan)
@@ -89,6 +96,7 @@ class StepLoop:
         trouble = Trouble(self._relief.take_events(), self._take_faults())
         now = self._clock.monotonic()
         told = record(self.steps, now, plan, scheduled, budget, view, times, trouble)
+        self._showing = bool(self.roster)
         self._budgets.learn(told)
         return StepOutput(tokens + self._answers(), started, told)
 
@@ -111,7 +119,9 @@ class StepLoop:
             sequence.started = True
         hits = sum(sequence.table.stored for sequence in first)
         scheduled = Scheduled(
-            slots=slot_states(plan, self.roster.view, self._budgets.built.sequences),
+            slots=slot_states(plan, self.roster.view, self._budgets.built.sequences)
+            if self.roster
+            else dict.fromkeys(SlotState, 0),
             prefix_hits=hits,
             prefix_misses=sum(sequence.prompt_len for sequence in first) - hits,
             recomputed=sum(max(0, each.lost - each.table.stored) for each in again),

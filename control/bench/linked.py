@@ -35,7 +35,11 @@ class Linked:
             command += ["--set", f"engine.{key}={value}"]
         with self._log.open("wb") as log:
             self._child = subprocess.Popen(
-                command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stderr=log
+                command,
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._socket = self._connect(path)
         self._reader = FrameReader()
@@ -43,6 +47,7 @@ class Linked:
         self._requests = 0
         hello = self._receive()
         if not isinstance(hello, Hello):
+            self.close()
             raise BenchError(f"{name} did not greet")
         self.version = f"surgetank {hello.card.engine_version}"
 

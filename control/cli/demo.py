@@ -17,7 +17,7 @@ def demo() -> None:
 @click.option("--seed", default=1, show_default=True, help="Of the arrivals and the prompts.")
 @click.option(
     "--load",
-    default=0.85,
+    default=0.9,
     show_default=True,
     type=click.FloatRange(0.1, 2.0),
     help="Calls offered, as a share of the capacity that is measured first.",
@@ -37,7 +37,7 @@ def storm(seed: int, load: float, out: Path, settings: tuple[str, ...], as_json:
     """A retry storm, twice: with the gate wide open, and with it as it ships.
 
     Steady traffic from the real `openai` client with its default retries; then the engine process
-    is stopped for 8 s (SIGSTOP) and goes on. Takes about three minutes.
+    is stopped for 10 s (SIGSTOP) and goes on. Takes about three minutes.
     """
     try:
         from surgetank.control.demo import plot

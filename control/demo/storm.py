@@ -31,13 +31,13 @@ class Plan:
     """
 
     seed: int = 1
-    load: float = 0.85
+    load: float = 0.9
     probe: float = 12.0  # closed loop that measures capacity
     warm_up: float = 4.0  # not judged
-    steady: float = 12.0
-    stall: float = 8.0
-    after: float = 45.0
-    patience: float = 2.5
+    steady: float = 14.0
+    stall: float = 10.0
+    after: float = 40.0
+    patience: float = 1.5
     prompt_words: int = 40
     max_tokens: int = 32
 
@@ -119,7 +119,7 @@ async def _probe(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[
     if capacity == 0:
         raise ServiceError(f"the engine answered nothing in {plan.probe:.0f} s; is it so slow?")
     full = width / capacity  # Little's law: seconds in a full engine
-    timeout = min(plan.stall, max(2.0, plan.patience * full))
+    timeout = min(plan.stall / 2, max(2.0, plan.patience * full))
     say(f"capacity {capacity:.1f} calls/s; callers wait {timeout:.1f} s, then retry")
     return capacity, replace(shape, timeout=timeout)
 
@@ -142,7 +142,9 @@ async def run_storm(plan: Plan, settings: list[str], clock: Clock, say: Say) -> 
     async with running(settings) as service:
         await _probe(service, plan, clock, say)  # the same history for both
         episodes[PROTECTED] = await _episode(PROTECTED, service, plan, shape, offered, clock, say)
-    verdicts = {name: judge(episode, plan.warm_up) for name, episode in episodes.items()}
+    verdicts = {
+        name: judge(episode, plan.warm_up, shape.timeout) for name, episode in episodes.items()
+    }
     return Result(capacity, offered, shape.timeout, episodes, verdicts)
 
 

@@ -28,7 +28,7 @@ class Verdict:
     calls: int
     goodput_before: float
     goodput_after: float
-    success_before: float  # share of calls started before the stall
+    success_before: float  # share of calls that the stall could not touch
     success_after: float  # share of calls started after the stall
     attempts_per_call: float  # calls started after the stall began
     ttft_p50: float | None  # streamed calls that succeeded, started after the stall began
@@ -70,17 +70,20 @@ def recovery(episode: Episode, before: float, step: float = 0.5) -> float | None
     return None if since is None else since - episode.stall_end
 
 
-def judge(episode: Episode, warm_up: float) -> Verdict:
-    """Reduce one run to its row. Calls of the first `warm_up` seconds are left out."""
+def judge(episode: Episode, warm_up: float, patience: float) -> Verdict:
+    """Reduce one run to its row. Left out are the calls of the first `warm_up` seconds, and from
+    "before" those that the stall may have caught: begun less than `patience` seconds ahead of it.
+    """
+    calm = episode.stall_start - patience
     samples = [sample for sample in episode.samples if sample.started >= warm_up]
-    before = [sample for sample in samples if sample.started < episode.stall_start]
+    before = [sample for sample in samples if sample.started < calm]
     stormed = [sample for sample in samples if sample.started >= episode.stall_start]
     after = [sample for sample in stormed if sample.started >= episode.stall_end]
-    share_before = success(samples, warm_up, episode.stall_start) or 0.0
+    share_before = success(samples, warm_up, calm) or 0.0
     first_tokens = [s.ttft for s in stormed if s.ok and s.ttft is not None]
     return Verdict(
         calls=len(samples),
-        goodput_before=sum(s.ok for s in before) / (episode.stall_start - warm_up),
+        goodput_before=sum(s.ok for s in before) / (calm - warm_up),
         goodput_after=sum(s.ok for s in after) / (episode.duration - episode.stall_end),
         success_before=share_before,
         success_after=success(samples, episode.stall_end, episode.duration) or 0.0,

@@ -102,6 +102,7 @@ def test_an_abort_at_every_stage_of_life_leaves_nothing_behind() -> None:
     assert client.pool.used == 0
     assert client.pool.faults([]) == []
     assert len(client.loop.roster) == 0
+    client.run()
     assert not client.loop.busy
 
 
@@ -116,6 +117,24 @@ def test_a_cancelled_request_is_silent_and_its_blocks_are_free_before_the_next_s
     client.run()
     assert (len(client.outputs[gone, 0]), (gone, 0) in client.finishes) == (heard, False)
     assert client.outputs[stays, 0] == alone([5], greedy(6))
+
+
+def test_when_the_last_is_cancelled_one_more_record_shows_the_empty_engine() -> None:
+    client = Client(tiny_loop())
+    gone = client.submit(prompt_of(30), greedy(50))
+    for _ in range(3):
+        client.step()
+    assert (sum(client.records[-1].running), client.records[-1].kv_used) != (0, 0)
+    client.cancel(gone)
+    assert client.loop.busy
+    client.step()
+    last = client.records[-1]
+    assert (sum(last.running), last.kv_used, last.slots_no_work, last.token_budget) == (0, 0, 0, 0)
+    client.run()
+    assert not client.loop.busy
+    before = len(client.records)
+    client.step()
+    assert len(client.records) == before
 
 
 def test_a_passed_deadline_ends_the_running_and_the_waiting_before_the_next_step() -> None:

@@ -254,5 +254,6 @@ def test_random_aborts_leave_every_block_free(aborts: int) -> None:
     kv.pool.drop_cached()
     assert kv.pool.free == kv.pool.size
     assert len(client.loop.roster) == 0
+    client.run()
     assert not client.loop.busy
     assert sum(record.preempted_swap for record in client.records) > aborts / 100

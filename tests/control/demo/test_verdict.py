@@ -54,7 +54,7 @@ def test_a_relapse_counts_as_not_yet_recovered() -> None:
 
 
 def test_judge_reduces_a_run_to_its_row() -> None:
-    row = judge(episode(bad_until=36), warm_up=10)
+    row = judge(episode(bad_until=36), warm_up=10, patience=5)
     assert row.calls == 500
     assert row.goodput_before == pytest.approx(10.0)
     assert row.goodput_after == pytest.approx(240 / 32)
