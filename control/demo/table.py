@@ -11,7 +11,7 @@ def _seconds(value: float | None, otherwise: str) -> str:
     return otherwise if value is None else f"{value:.1f} s"
 
 
-def _cells(verdict: Mapping[str, Any], observed: float) -> list[str]:
+def _cells(verdict: Mapping[str, Any]) -> list[str]:
     return [
         f"{verdict['success_before']:.0%}",
         f"{verdict['success_after']:.0%}",
@@ -19,7 +19,7 @@ def _cells(verdict: Mapping[str, Any], observed: float) -> list[str]:
         f"{verdict['attempts_per_call']:.2f}",
         _seconds(verdict["ttft_p50"], "-"),
         _seconds(verdict["ttft_p99"], "-"),
-        _seconds(verdict["recovery"], f"not within {observed:.0f} s"),
+        _seconds(verdict["recovery"], f"not within {verdict['observed']:.0f} s"),
     ]
 
 
@@ -36,8 +36,7 @@ FIGURES = [
 
 def as_rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a storm's figures (storm.as_document)."""
-    observed = document["plan"]["after"]
-    columns = [_cells(document["verdicts"][name], observed) for name in RUNS]
+    columns = [_cells(document["verdicts"][name]) for name in RUNS]
     return ["", *RUNS], [list(row) for row in zip(FIGURES, *columns, strict=True)]
 
 

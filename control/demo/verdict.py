@@ -8,6 +8,7 @@ from surgetank.control.demo.load import Sample
 
 WINDOW = 5.0  # seconds of arrivals judged together
 RECOVERED = 0.9  # share of the success ratio before the stall that counts as recovered
+ATTEMPTS = 3  # that the openai client makes of a call by default
 HEALTHY = 0.5  # success ratio before the stall below which there is nothing to go back to
 
 
@@ -33,7 +34,8 @@ class Verdict:
     attempts_per_call: float  # calls started after the stall began
     ttft_p50: float | None  # streamed calls that succeeded, started after the stall began
     ttft_p99: float | None
-    recovery: float | None  # None: not within the run
+    recovery: float | None  # None: not while it was observed
+    observed: float  # after the stall
 
 
 def quantile(values: Sequence[float], q: float) -> float | None:
@@ -50,17 +52,21 @@ def success(samples: Sequence[Sample], start: float, end: float) -> float | None
     return sum(cohort) / len(cohort) if cohort else None
 
 
-def recovery(episode: Episode, before: float, step: float = 0.5) -> float | None:
+def judged_until(episode: Episode, patience: float) -> float:
+    """Calls begun later might be answered only because no more calls come: they prove nothing."""
+    return episode.duration - ATTEMPTS * patience
+
+
+def recovery(episode: Episode, before: float, until: float, step: float = 0.5) -> float | None:
     """Seconds from the stall's end to the first call after which every window succeeds as before.
 
     A window is WINDOW seconds of arrivals; it is good at RECOVERED of the share before the stall.
-    None when the last window of the run is still bad, or when the run was not HEALTHY before.
+    None when the last window before `until` is still bad, or when the run was not HEALTHY before.
     """
     if before < HEALTHY:
         return None
-    last = episode.duration - WINDOW
     at, since = episode.stall_end, None
-    while at <= last:
+    while at + WINDOW <= until:
         share = success(episode.samples, at, at + WINDOW)
         if share is not None and share < RECOVERED * before:
             since = None
@@ -71,11 +77,12 @@ def recovery(episode: Episode, before: float, step: float = 0.5) -> float | None
 
 
 def judge(episode: Episode, warm_up: float, patience: float) -> Verdict:
-    """Reduce one run to its row. Left out are the calls of the first `warm_up` seconds, and from
-    "before" those that the stall may have caught: begun less than `patience` seconds ahead of it.
+    """Reduce one run to its row. Left out are the calls of the first `warm_up` seconds, those after
+    judged_until(), and from "before" those that the stall may have caught: begun less than
+    `patience` seconds ahead of it.
     """
-    calm = episode.stall_start - patience
-    samples = [sample for sample in episode.samples if sample.started >= warm_up]
+    calm, until = episode.stall_start - patience, judged_until(episode, patience)
+    samples = [sample for sample in episode.samples if warm_up <= sample.started < until]
     before = [sample for sample in samples if sample.started < calm]
     stormed = [sample for sample in samples if sample.started >= episode.stall_start]
     after = [sample for sample in stormed if sample.started >= episode.stall_end]
@@ -84,11 +91,12 @@ def judge(episode: Episode, warm_up: float, patience: float) -> Verdict:
     return Verdict(
         calls=len(samples),
         goodput_before=sum(s.ok for s in before) / (calm - warm_up),
-        goodput_after=sum(s.ok for s in after) / (episode.duration - episode.stall_end),
+        goodput_after=sum(s.ok for s in after) / (until - episode.stall_end),
         success_before=share_before,
-        success_after=success(samples, episode.stall_end, episode.duration) or 0.0,
+        success_after=success(samples, episode.stall_end, until) or 0.0,
         attempts_per_call=sum(len(s.attempts) for s in stormed) / max(1, len(stormed)),
         ttft_p50=quantile(first_tokens, 0.5),
         ttft_p99=quantile(first_tokens, 0.99),
-        recovery=recovery(episode, share_before),
+        recovery=recovery(episode, share_before, until),
+        observed=until - episode.stall_end,
     )

@@ -30,15 +30,20 @@ def episode(bad_until: float) -> Episode:
 
 def test_recovery_is_counted_from_the_end_of_the_stall() -> None:
     # The window [32.5, 37.5) still has 5 failures of 50 (exactly .9 succeed): the first good one.
-    assert recovery(episode(bad_until=33), before=1.0) == pytest.approx(4.5)
+    assert recovery(episode(bad_until=33), before=1.0, until=60) == pytest.approx(4.5)
 
 
 def test_no_recovery_when_the_last_window_is_still_bad() -> None:
-    assert recovery(episode(bad_until=60), before=1.0) is None
+    assert recovery(episode(bad_until=60), before=1.0, until=60) is None
+
+
+def test_calls_that_nobody_followed_prove_no_recovery() -> None:
+    assert recovery(episode(bad_until=50), before=1.0, until=60) == pytest.approx(21.5)
+    assert recovery(episode(bad_until=50), before=1.0, until=54) is None
 
 
 def test_what_was_sick_before_the_stall_cannot_recover() -> None:
-    assert recovery(episode(bad_until=33), before=0.4) is None
+    assert recovery(episode(bad_until=33), before=0.4, until=60) is None
 
 
 def test_a_relapse_counts_as_not_yet_recovered() -> None:
@@ -49,17 +54,17 @@ def test_a_relapse_counts_as_not_yet_recovered() -> None:
         28,
         60,
     )
-    assert recovery(healthy, before=1.0) == 0.0
-    assert recovery(relapsed, before=1.0) == pytest.approx(23.5)
+    assert recovery(healthy, before=1.0, until=60) == 0.0
+    assert recovery(relapsed, before=1.0, until=60) == pytest.approx(23.5)
 
 
 def test_judge_reduces_a_run_to_its_row() -> None:
-    row = judge(episode(bad_until=36), warm_up=10, patience=5)
-    assert row.calls == 500
+    row = judge(episode(bad_until=36), warm_up=10, patience=4)  # judged until 60 - 3 * 4
+    assert (row.calls, row.observed) == (380, 20)
     assert row.goodput_before == pytest.approx(10.0)
-    assert row.goodput_after == pytest.approx(240 / 32)
-    assert row.success_after == pytest.approx(240 / 320)
-    assert row.attempts_per_call == pytest.approx((160 * 3 + 240) / 400)
+    assert row.goodput_after == pytest.approx(120 / 20)
+    assert row.success_after == pytest.approx(120 / 200)
+    assert row.attempts_per_call == pytest.approx((160 * 3 + 120) / 280)
     assert row.ttft_p50 == 0.2
 
 
