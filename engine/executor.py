@@ -34,7 +34,7 @@ class Executor:
 
     def run(self, plan: Plan, times: Times, watch: Stopwatch) -> list[Tokens]:
         """One step's tokens. While memory does not suffice, the plan is cut down until it does."""
-        if not plan.chunks:
+        if self._roster and not plan.chunks:
             self._unblock()
         self._move(plan, times, watch)
         while plan.chunks:

@@ -5,7 +5,8 @@ import logging
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,11 +144,23 @@ class Counter:
         return [sum(level.requests.values()) for level in self.desk.snapshot().queue]
 
 
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """The gate would warn of these settings each time: they are odd, and meant to be."""
+    logger = logging.getLogger("surgetank.admission")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@_unwarned()
 def decide(
     lengths: Sequence[int], decisions: int, clock: Clock, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measure each length with each spread, where the gate says yes and where it says no."""
-    logging.getLogger("surgetank.admission").setLevel(logging.ERROR)  # the settings are odd
     rows = []
     for length, (tenants, classes) in itertools.product(lengths, SPREADS):
         say(f"{length} queued, {tenants} tenants, {classes} classes")

@@ -65,6 +65,13 @@ def _last_words(log: Path) -> str:
     return log.read_text()[-2000:].strip()
 
 
+async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.TransportError:  # nobody listens yet
+        return False
+
+
 async def _until_ready(service: Service, process: asyncio.subprocess.Process, log: Path) -> None:
     loop = asyncio.get_running_loop()
     give_up = loop.time() + START_TIMEOUT
@@ -72,11 +79,8 @@ async def _until_ready(service: Service, process: asyncio.subprocess.Process, lo
         while loop.time() < give_up:
             if process.returncode is not None:
                 raise ServiceError(_last_words(log) or f"exit code {process.returncode}")
-            try:
-                if (await client.get(service.ready_url)).status_code == httpx.codes.OK:
-                    return
-            except httpx.TransportError:
-                pass  # not listening yet: asked again until the time is up
+            if await _is_ready(client, service.ready_url):
+                return
             await asyncio.sleep(0.2)
     raise ServiceError(f"not ready after {START_TIMEOUT:.0f} s: {_last_words(log)}")
 
