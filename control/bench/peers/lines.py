@@ -22,7 +22,7 @@ def serve(open_engine: Callable[[], tuple[str, Generate]]) -> None:
     """Until stdin ends. What the engine's libraries print on stdout goes to stderr instead."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # in order with stderr's own
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # in order with stderr's own
     version, generate = open_engine()
     answers.write(json.dumps({"ready": version}) + "\n")
     for line in sys.stdin:
