@@ -5,8 +5,9 @@ from types import MappingProxyType
 
 from surgetank.control.capacity.units import GIB, unknown
 
-# GiB of `torch.cuda.get_device_properties().total_memory`, as out-of-memory reports print it;
-# drivers and ECC move it by up to 1 %.
+# GiB of `torch.cuda.get_device_properties().total_memory`; drivers and ECC move it by up to 1 %.
+# From public out-of-memory reports and measurements, except these, which nobody confirmed yet:
+# L4, L40S (taken from an L40), A100-40GB, A100-80GB, H200, B200.
 _GIB = {
     "T4": 14.75,
     "V100-16GB": 15.77,
