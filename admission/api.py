@@ -1,8 +1,11 @@
 """The nouns between a door and the desk: what a door hands in, and what it hears back."""
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
@@ -21,6 +24,28 @@ class Ask:
     sampling: SamplingParams
     n: int = 1
     stop: tuple[str, ...] = ()
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt)
+
+    @property
+    def max_tokens(self) -> int:
+        return self.sampling.max_tokens
+
+    @property
+    def exact(self) -> bool:
+        return self.sampling.ignore_eos
+
+    @property
+    def identity(self) -> bytes:
+        settings = msgspec.msgpack.encode((self.n, self.stop, self.sampling))
+        return array("q", self.prompt).tobytes() + settings
+
+    def cut(self, most: int) -> "Ask":
+        least = min(self.sampling.min_tokens, most)
+        sampling = msgspec.structs.replace(self.sampling, max_tokens=most, min_tokens=least)
+        return replace(self, sampling=sampling)
 
 
 @dataclass(slots=True)
@@ -67,24 +92,40 @@ class Call(Protocol):
     ) -> None:
         """End it now: blocks and slot come back, on_end follows. Idempotent."""
 
+    def hold(self, held: bool) -> None:
+        """The client does not keep up with reading, or does again."""
+
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A model that can be asked right now."""
+class TextModel:
+    """A model that can be asked right now, and whose tokens are ours to read and write."""
 
     name: str
     card: ModelCard
     codec: TextCodec
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
 
-class Desk(Protocol):
+
+ModelT = TypeVar("ModelT")
+AskT = TypeVar("AskT", contravariant=True)
+ListenerT = TypeVar("ListenerT", contravariant=True)
+
+
+class Desk(Protocol[ModelT, AskT, ListenerT]):
     """What every door talks to. Every arrive() is followed by exactly one refuse() or submit()."""
 
-    def arrive(self, door: str, headers: Headers) -> Ticket:
-        """A request's headers are complete: reads attempt, deadline, priority and id from them,
-        counts it as received. Raises nothing: doubtful headers are ignored and counted."""
+    def arrive(self, door: str, headers: Headers, peer: str = "") -> Ticket:
+        """A request's headers are complete: reads attempt, deadline, tenant, priority and id from
+        them, counts it as received. `peer` is the address that sent them. Raises nothing: doubtful
+        headers are ignored and counted; a ticket that is `barred` is to be refused so."""
 
-    def find(self, model: str) -> Served:
+    def barred(self, headers: Headers, peer: str) -> Refusal | None:
+        """Why whoever sends these headers may not ask for anything; None: it may."""
+
+    def find(self, model: str) -> ModelT:
         """The model by its name or alias; raises Refused (not_found, backend_down, draining)."""
 
     def names(self) -> list[str]:
@@ -93,8 +134,11 @@ class Desk(Protocol):
     def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
         """End a ticket that never reached the gate; returns the refusal with its hint filled in."""
 
-    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+    def submit(self, ticket: Ticket, served: ModelT, ask: AskT, listener: ListenerT) -> Call:
         """Through the gate into queue or engine. Raises Refused, the ticket then being ended."""
 
     def ready(self) -> bool:
         """True while a new request would not be refused for draining or a dead engine."""
+
+
+TextDesk = Desk[TextModel, Ask, Listener]

@@ -1,4 +1,4 @@
-"""What a request's headers say of it: attempt, deadline, priority, tenant, id. Pure functions.
+"""What a request's headers say of it: attempt, deadline, tenant, priority, id. Pure functions.
 
 One rule for all: a header stands once, or several times with one value. Two values, a case variant
 of another value, control characters or a value outside its grammar: the header is ignored and
@@ -10,11 +10,21 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from surgetank.admission import refusals
 from surgetank.admission.api import Headers
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.tenants import Caller, Tenants
+from surgetank.admission.ticket import Ticket
+from surgetank.telemetry.tracecontext import (
+    Parent,
+    TraceContext,
+    parse_traceparent,
+    parse_tracestate,
+)
 from surgetank.telemetry.vocabulary import Lane, Priority
 
 T = TypeVar("T")
@@ -27,7 +37,7 @@ class Problem(StrEnum):
     MALFORMED = "malformed"
     OUT_OF_RANGE = "out_of_range"
     RAISED = "raised"  # it asked for more than the client's own class
-    UNTRUSTED = "untrusted"  # only a trusted proxy may send it
+    UNTRUSTED = "untrusted"  # only a trusted proxy may speak for that tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +45,36 @@ class Arrival:
     """What could be read. `ignored` counts (header, problem)."""
 
     id: str
+    parent: Parent | None  # the caller's span
     attempt: int
     detected_by: str  # the header that claimed the attempt; "none" on a first try
     lane: Lane
     priority: Priority
+    lowest: Priority  # that the client may still lower it to
     tenant: str
+    barred: str  # why it may not ask; empty: it may
     deadline: float | None  # seconds from now for the whole request
     patience: float | None  # seconds from now until the first byte
     ignored: Counter[tuple[str, Problem]]
+
+    def ticket(self, door: str, now: float, trace: TraceContext | None = None) -> Ticket:
+        """The request as the gate will know it, arrived now."""
+        return Ticket(
+            id=self.id,
+            arrived=now,
+            door=door,
+            trace=trace,
+            lane=self.lane,
+            attempt=self.attempt,
+            detected_by=self.detected_by,
+            priority=self.priority,
+            lowest=self.lowest,
+            tenant=self.tenant,
+            barred=refusals.barred(self.barred) if self.barred else None,
+            deadline=None if self.deadline is None else now + self.deadline,
+            patience=self.patience,
+            events=[(now, "arrived")],
+        )
 
 
 class HeaderError(Exception):
@@ -61,7 +93,6 @@ _GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
 _GRPC_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _AMZ_ATTEMPT = re.compile(r"(?:^|;)\s*attempt=([0-9]{1,9})\s*(?:;|$)", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}", re.ASCII)
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 
 def _attempt(text: str, first: int = 0) -> int:
@@ -120,11 +151,18 @@ def _name(text: str) -> str:
     return text
 
 
-def _trace_id(text: str) -> str:
-    match = _TRACEPARENT.fullmatch(text)
-    if match is None or not int(match[1], 16):
+def _parent(text: str) -> Parent:
+    parent = parse_traceparent(text)
+    if parent is None:
         raise HeaderError(Problem.MALFORMED)
-    return match[1]
+    return parent
+
+
+def _state(text: str) -> str:
+    state = parse_tracestate(text)
+    if state is None:
+        raise HeaderError(Problem.MALFORMED)
+    return state
 
 
 ATTEMPT: dict[str, Callable[[str], int]] = {
@@ -152,9 +190,8 @@ TENANT: dict[str, Callable[[str], str]] = {
     "x-gateway-inference-fairness-id": _name,
     "x-smg-tenant-id": _name,
 }
-_READ = frozenset(
-    (*ATTEMPT, *DEADLINE, *PATIENCE, *PRIORITY, *TENANT, "x-request-id", "traceparent")
-)
+_OTHERS = ("authorization", "x-request-id", "traceparent", "tracestate")
+_READ = frozenset((*ATTEMPT, *DEADLINE, *PATIENCE, *PRIORITY, *TENANT, *_OTHERS))
 
 
 class _Reader:
@@ -187,6 +224,8 @@ class _Reader:
 
     def read_all(self, parsers: dict[str, Callable[[str], T]]) -> dict[str, T]:
         """Every usable header of a group."""
+        if self._values.keys().isdisjoint(parsers):
+            return {}
         values = ((name, self.read(name, parse)) for name, parse in parsers.items())
         return {name: value for name, value in values if value is not None}
 
@@ -197,48 +236,71 @@ class _Reader:
 
 
 def read_arrival(
-    headers: Headers,
-    *,
-    rng: random.Random,
-    highest: Priority = Priority.DEFAULT,
-    trusted: bool = False,
+    headers: Headers, *, rng: random.Random, tenants: Tenants, peer: str = ""
 ) -> Arrival:
-    """Read one request's headers. `highest` is the class that the client may have; `trusted` says
-    that a proxy of ours sent them, so that a tenant may be named."""
+    """Read one request's headers; `peer` is the address that they came from."""
     reader = _Reader(headers)
     attempts = reader.read_all(ATTEMPT)
     detected_by = max(attempts, key=lambda name: attempts[name], default="none")
     attempt = attempts.get(detected_by, 0)
+    caller = tenants.caller(reader.read("authorization", str), peer)
+    tenant = _read_tenant(reader, caller)
+    highest, lowest = tenants.classes(tenant)
+    parent = _read_parent(reader)
     return Arrival(
-        id=_request_id(reader, rng),
+        id=_request_id(reader, parent, rng),
+        parent=parent,
         attempt=attempt,
         detected_by=detected_by if attempt else "none",
         lane=Lane.RETRY if attempt else Lane.FIRST,
-        priority=_read_priority(reader, highest),
-        tenant=_read_tenant(reader, trusted),
+        priority=_read_priority(reader, highest, lowest),
+        lowest=lowest,
+        tenant=tenant,
+        barred=caller.barred,
         deadline=min(reader.read_all(DEADLINE).values(), default=None),
         patience=min(reader.read_all(PATIENCE).values(), default=None),
         ignored=reader.ignored,
     )
 
 
-def _request_id(reader: _Reader, rng: random.Random) -> str:
-    given = reader.read("x-request-id", _name) or reader.read("traceparent", _trace_id)
-    return given or f"{rng.getrandbits(96):024x}"
+def read_barred(headers: Headers, tenants: Tenants, peer: str) -> Refusal | None:
+    """Why whoever sends these headers may not ask; None: it may."""
+    why = tenants.caller(_Reader(headers).read("authorization", str), peer).barred
+    return refusals.barred(why) if why else None
 
 
-def _read_priority(reader: _Reader, highest: Priority) -> Priority:
+def _read_parent(reader: _Reader) -> Parent | None:
+    """Without a usable traceparent the tracestate means nothing."""
+    parent = reader.read("traceparent", _parent)
+    if parent is None:
+        return None
+    return replace(parent, state=reader.read("tracestate", _state) or "")
+
+
+def _request_id(reader: _Reader, parent: Parent | None, rng: random.Random) -> str:
+    given = reader.read("x-request-id", _name)
+    if given is None and parent is not None:
+        return parent.id.trace
+    return given or f"{rng.getrandbits(128):032x}"  # some engines take only UUIDs
+
+
+def _read_priority(reader: _Reader, highest: Priority, lowest: Priority) -> Priority:
+    """The lowest class asked for, within what the tenant's requests may have."""
     asked = reader.read_all(PRIORITY)
     reader.ignore((name for name, priority in asked.items() if priority < highest), Problem.RAISED)
-    return max(highest, *asked.values()) if asked else highest
+    too_low = (name for name, priority in asked.items() if priority > lowest)
+    reader.ignore(too_low, Problem.OUT_OF_RANGE)
+    return min(lowest, max(highest, *asked.values())) if asked else highest
 
 
-def _read_tenant(reader: _Reader, trusted: bool) -> str:
+def _read_tenant(reader: _Reader, caller: Caller) -> str:
+    """Whom a trusted proxy names; else whoever the caller proved to be."""
     named = reader.read_all(TENANT)
-    if named and not trusted:
-        reader.ignore(named, Problem.UNTRUSTED)
-    elif len(set(named.values())) > 1:
-        reader.ignore(named, Problem.CONFLICT)
-    elif named:
+    if caller.trusted and len(set(named.values())) == 1:
         return next(iter(named.values()))
-    return ""
+    if caller.trusted:
+        reader.ignore(named, Problem.CONFLICT)
+    else:
+        others = (name for name, tenant in named.items() if tenant != caller.tenant)
+        reader.ignore(others, Problem.UNTRUSTED)
+    return caller.tenant

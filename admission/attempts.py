@@ -7,13 +7,10 @@ What a refusal advised is remembered with it, so that obedience can be measured.
 """
 
 import hashlib
-from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-import msgspec
-
-from surgetank.engine.api import SamplingParams
+from surgetank.telemetry.tracecontext import SpanId
 from surgetank.telemetry.vocabulary import Outcome
 
 REMEMBERED = 60.0  # seconds
@@ -46,6 +43,7 @@ class Failure:
     at: float
     attempt: int
     advised: float | None  # seconds to wait; None: do not retry, or nothing was said
+    span: SpanId | None = None  # that tells of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +70,10 @@ class Attempts:
     def __len__(self) -> int:
         return len(self._failures)
 
-    def fingerprint(
-        self, tenant: str, model: str, prompt: list[int], sampling: SamplingParams, n: int
-    ) -> bytes:
+    def fingerprint(self, tenant: str, model: str, identity: bytes) -> bytes:
         """16 bytes; equal for equal requests in this process."""
-        digest = hashlib.blake2b(array("q", prompt).tobytes(), digest_size=16, key=self._key)
-        digest.update(msgspec.msgpack.encode((tenant, model, n, sampling)))
+        digest = hashlib.blake2b(identity, digest_size=16, key=self._key)
+        digest.update(f"\0{tenant}\0{model}".encode())
         return digest.digest()
 
     def failed(self, fingerprint: bytes, failure: Failure) -> None:

@@ -19,7 +19,11 @@ class PrefillBacklog:
 
     def before(self, priority: Priority) -> int:
         """Of the unread tokens, those that an engine which goes by class reads first."""
-        return min(self.tokens, sum(self._silent[each] for each in Priority if each <= priority))
+        first = 0
+        for each, tokens in self._silent.items():
+            if each <= priority:
+                first += tokens
+        return min(self.tokens, first)
 
     def dispatched(self, priority: Priority, prompt: int) -> None:
         """A request went to the engine."""

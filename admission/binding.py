@@ -25,9 +25,14 @@ def largest_batch(
     model: StepModel, *, target: float, prompt: float, output: float, least: float
 ) -> float:
     """B_max for requests of so many tokens on average; `output` above 0."""
-    context = prompt + output / 2.0
-    each = model.a * prompt / output + model.b + model.c * context
+    each = added_seconds(model, prompt, output)
     spare = MARGIN * target - model.t0
     if each <= 0.0:
         return float("inf") if spare > 0.0 else least
     return max(least, spare / each)
+
+
+def added_seconds(model: StepModel, prompt: float, output: float) -> float:
+    """What a running sequence adds to the mean step, its part of the turnover's prompts included:
+    a*p/o + b + c*(p + o/2)."""
+    return model.a * prompt / output + model.b + model.c * (prompt + output / 2.0)

@@ -2,45 +2,21 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Protocol
 
 from surgetank.admission import refusals
 from surgetank.admission.api import Ask, Delta, End, Listener
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
 from surgetank.admission.ticket import Ticket
-from surgetank.engine.api import GenerateRequest, Started, Tokens
+from surgetank.admission.work import Owner
+from surgetank.engine.api import Backend, GenerateRequest, Started, Tokens
 from surgetank.engine.text.codec import TextCodec
 from surgetank.engine.text.detokenizer import Detokenizer
-from surgetank.telemetry.recorder import Recorder
-from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
+from surgetank.telemetry.vocabulary import FinishReason, Move, Outcome, Reason
 
 log = logging.getLogger(__name__)
 
 _SERVED = (FinishReason.STOP, FinishReason.LENGTH)
-
-
-class Owner(Protocol):
-    """What a call needs of its desk."""
-
-    @property
-    def recorder(self) -> Recorder:
-        """Where facts are told."""
-
-    def now(self) -> float:
-        """The injected clock's monotonic seconds."""
-
-    def end(self, call: "Call", refusal: Refusal | None) -> None:
-        """End it, ok when there is no refusal. Only the first end counts."""
-
-    def heard(self, call: "Call") -> None:
-        """Its client has its first token: a read timeout no longer counts."""
-
-    def outgrew(self, call: "Call", tokens: int, new: int) -> None:
-        """A choice has `tokens` tokens, `new` of them just now: more than was expected of it."""
-
-    def stop_choice(self, call: "Call", index: int) -> None:
-        """The engine need not go on with one choice."""
 
 
 @dataclass(slots=True)
@@ -60,12 +36,19 @@ class Call:
     """
 
     def __init__(
-        self, owner: Owner, ticket: Ticket, ask: Ask, codec: TextCodec, listener: Listener
+        self,
+        owner: Owner,
+        backend: Backend,
+        ticket: Ticket,
+        ask: Ask,
+        codec: TextCodec,
+        listener: Listener,
     ) -> None:
         """Raises ValueError for stop strings that cannot be."""
         self.request_id: int | None = None  # set while the engine knows of it
         self.permit: Permit | None = None
         self._owner = owner
+        self._backend = backend
         self._ticket = ticket
         self._ask = ask
         self._listener = listener
@@ -88,9 +71,13 @@ class Call:
         """End it now, wherever it is; nothing happens when it has ended."""
         self._owner.end(self, refusals.cancelled(outcome, reason))
 
-    def request(self, request_id: int, time_left: float | None) -> GenerateRequest:
-        """What to send to the engine."""
-        return GenerateRequest(
+    def hold(self, held: bool) -> None:
+        """The engine goes on: a few tokens are cheaper to keep than a sequence to stop."""
+
+    def start(self, request_id: int, time_left: float | None) -> None:
+        """Hand it to the engine; raises BackendDown."""
+        self.request_id = request_id
+        request = GenerateRequest(
             request_id=request_id,
             prompt=self._ask.prompt,
             sampling=self._ask.sampling,
@@ -98,6 +85,12 @@ class Call:
             priority=self._ticket.priority,
             time_left=time_left,
         )
+        self._backend.submit(request, self)
+
+    def stop(self) -> None:
+        """The engine need not go on with it."""
+        if self.request_id is not None:
+            self._backend.cancel(self.request_id)
 
     def on_started(self, started: Started) -> None:
         """The engine began to work on it."""
@@ -110,6 +103,10 @@ class Call:
             cached=started.cached_tokens,
         )
 
+    def on_moved(self, what: Move) -> None:
+        """The engine put it back, or took it up again."""
+        self._ticket.happened(self._owner.now(), what)
+
     def on_tokens(self, tokens: Tokens) -> None:
         """New tokens of one choice; those for what has ended are dropped."""
         if self._ticket.outcome is not None:
@@ -117,7 +114,9 @@ class Call:
         try:
             self._take(tokens)
         except Exception:  # a fault here must not reach the other requests of this step
-            log.exception("request %s: its tokens could not be delivered", self._ticket.id)
+            log.exception(
+                "a request: its tokens could not be delivered", extra=self._ticket.log_fields
+            )
             self._owner.end(self, refusals.fault())
 
     def on_lost(self, detail: str) -> None:
@@ -138,7 +137,7 @@ class Call:
         try:
             self._listener.on_end(end)
         except Exception:  # the request has ended all the same
-            log.exception("request %s: its door failed at the end", ticket.id)
+            log.exception("a request: its door failed at the end", extra=ticket.log_fields)
 
     def record_latencies(self) -> None:
         """TTFT and TPOT of an ok request; TPOT = (last - first) / (tokens of the longest - 1)."""
@@ -148,6 +147,7 @@ class Call:
             ttft = ticket.first_token_at - ticket.arrived
             if longest > 1:
                 tpot = (ticket.last_token_at - ticket.first_token_at) / (longest - 1)
+        ticket.tpot = tpot
         self._owner.recorder.completed(model=ticket.model, tpot=tpot, ttft=ttft)
 
     def _take(self, tokens: Tokens) -> None:
@@ -160,7 +160,7 @@ class Call:
         finish = tokens.finish
         if choice.text.stopped and finish not in _SERVED:
             finish = None  # whatever else the engine says of it comes after its end
-            self._owner.stop_choice(self, tokens.index)
+            self._stop_choice(tokens.index)
         choice.finish = FinishReason.STOP if choice.text.stopped else finish
         if choice.finish is not None:
             text += choice.text.flush()
@@ -174,6 +174,11 @@ class Call:
         elif self.finished:
             self._owner.end(self, None)
 
+    def _stop_choice(self, index: int) -> None:
+        """A stop string ended one choice; the engine does not know yet."""
+        if self.request_id is not None:
+            self._backend.cancel(self.request_id, index)
+
     def _count(self, choice: _Choice, new: int) -> None:
         """Record new tokens of a choice, and the first of all."""
         now, ticket, recorder = self._owner.now(), self._ticket, self._owner.recorder
@@ -185,6 +190,8 @@ class Call:
             )
             self._owner.heard(self)
         gap = None if choice.last_at is None else now - choice.last_at
+        if gap is not None:
+            ticket.longest_gap = max(ticket.longest_gap, gap / new)
         recorder.output_tokens(model=ticket.model, count=new, gap=gap)
         choice.tokens += new
         choice.last_at = ticket.last_token_at = now

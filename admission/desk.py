@@ -2,39 +2,42 @@
 
 Doors hand tickets in; the gate decides; the queue holds; the backend works. The desk owns no task,
 thread or clock: time, timer and randomness are passed in, so the same desk runs in virtual time.
-Its methods belong to one thread, the event loop's; snapshot() alone may be called from others.
+Its methods belong to one thread, the event loop's.
 """
 
 import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-import msgspec
+from typing import Any, Generic, TypeAlias
 
 from surgetank.admission import refusals
-from surgetank.admission.api import Ask, Headers, Listener, Served
-from surgetank.admission.arrival import read_arrival
-from surgetank.admission.call import Call
+from surgetank.admission.api import Headers
+from surgetank.admission.arrival import read_arrival, read_barred
 from surgetank.admission.dispatch import CallLater, Dispatcher
 from surgetank.admission.flow import FlowCount
-from surgetank.admission.gate import Admission, Gate, GateConfig
+from surgetank.admission.gate import Gate, GateConfig
 from surgetank.admission.kv import LOW_CLASSES
 from surgetank.admission.laws import Laws
+from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.lint import lint, lint_engine
 from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
 from surgetank.admission.pace import Pace
 from surgetank.admission.peek import Peek
 from surgetank.admission.permit import Ledger
+from surgetank.admission.policies.policy import Admission
 from surgetank.admission.queue import Queue
+from surgetank.admission.quota_keeper import QuotaKeeper
 from surgetank.admission.retries import Retries
 from surgetank.admission.retry_budget import RetryBudget
 from surgetank.admission.snapshot import DeskSnapshot, Ended, limit_usage, register_gauges
+from surgetank.admission.tenants import Tenants, TenantsConfig
 from surgetank.admission.ticket import Ticket
-from surgetank.engine.api import Backend, ModelCard, StepOutput
-from surgetank.engine.text.codec import TextCodec
+from surgetank.admission.tracing import Silence, Tracing
+from surgetank.admission.work import Adapter, AskT, ListenerT, ModelT, Work
+from surgetank.engine.api import ModelCard, StepOutput
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Outcome, Reason
@@ -42,9 +45,10 @@ from surgetank.telemetry.vocabulary import Outcome, Reason
 log = logging.getLogger(__name__)
 
 KEEP_ENDED = 2048  # requests remembered after their end
+AnyDesk: TypeAlias = "FrontDesk[Any, Any, Any]"  # for who looks on
 
 
-class FrontDesk:
+class FrontDesk(Generic[ModelT, AskT, ListenerT]):
     """Implements api.Desk for the doors, and engine.api.Watcher for the backend.
 
     The law it keeps: every ticket ends exactly once, gives back what it held exactly once, and the
@@ -54,24 +58,28 @@ class FrontDesk:
     def __init__(
         self,
         *,
-        backend: Backend,
+        adapter: Adapter[ModelT, AskT, ListenerT],
         recorder: Recorder,
         clock: Clock,
         rng: random.Random,
         call_later: CallLater,
         config: GateConfig | None = None,
+        tenants: Tenants | None = None,
+        quotas: Quotas | None = None,
+        tracer: Tracing | None = None,
         aliases: Sequence[str] = ("default",),
-        make_codec: Callable[[ModelCard], TextCodec] = TextCodec,
     ) -> None:
         self._config = config = config or GateConfig()
         self.recorder = recorder
         self.limits = Limits(config.base_limits())
         self.draining = False
-        self._backend = backend
-        self._clock = clock
+        self.now = clock.monotonic  # no method of ours: it is asked at every token
+        self._adapter = adapter
+        self._engine = adapter.engine
         self._rng = rng
+        self._tenants = tenants or Tenants(TenantsConfig(), rng)
+        self._tracer = tracer or Silence()
         self._aliases = tuple(aliases)
-        self._make_codec = make_codec
         self._queue = Queue(config.laws.floor_share)
         self._ledger = Ledger()
         self._pace = Pace(clock.monotonic())
@@ -91,13 +99,16 @@ class FrontDesk:
             pace=self._pace,
             laws=self._laws,
             budget=self._budget,
+            rng=rng,
         )
+        self.policies = self._gate.policies
+        self._quotas = QuotaKeeper(quotas or Quotas(LeasesConfig(), clock), self.limits)
         self._flow = FlowCount()
         self._retries = Retries(
             rng=rng, recorder=recorder, limits=self.limits, laws=self._laws, budget=self._budget
         )
         self._dispatcher = Dispatcher(
-            backend=backend,
+            engine=self._engine,
             gate=self._gate,
             laws=self._laws,
             limits=self.limits,
@@ -110,10 +121,10 @@ class FrontDesk:
             end=self.end,
         )
         self.peek = Peek(
-            self._dispatcher.calls, self._queue, self._ledger, self._laws, backend, clock
+            self._dispatcher.calls, self._queue, self._ledger, self._laws, self._engine, clock
         )
-        self._served: Served | None = None
-        self._known: Served | None = None  # the last one served, for its name and its codec
+        self._served: ModelT | None = None
+        self._known: ModelT | None = None  # the last one served, for its name and its codec
         self._on_drained: Callable[[], None] | None = None
         self._ended: deque[Ended] = deque(maxlen=KEEP_ENDED)
         self._ignored_headers: Counter[tuple[str, str]] = Counter()
@@ -123,29 +134,20 @@ class FrontDesk:
 
     # For the doors (api.Desk).
 
-    def arrive(self, door: str, headers: Headers) -> Ticket:
+    def arrive(self, door: str, headers: Headers, peer: str = "") -> Ticket:
         """Count a request as received and read its headers; raises nothing."""
-        now = self.now()
-        seen = read_arrival(headers, rng=self._rng)
-        self._ignored_headers.update(seen.ignored)
+        seen = read_arrival(headers, rng=self._rng, tenants=self._tenants, peer=peer)
         for (header, problem), times in seen.ignored.items():
+            self._ignored_headers[header, problem] += times
             self.recorder.header_ignored(header, problem, times)
         self.recorder.received(seen.lane)
-        return Ticket(
-            id=seen.id,
-            arrived=now,
-            door=door,
-            lane=seen.lane,
-            attempt=seen.attempt,
-            detected_by=seen.detected_by,
-            priority=seen.priority,
-            tenant=seen.tenant,
-            deadline=None if seen.deadline is None else now + seen.deadline,
-            patience=seen.patience,
-            events=[(now, "arrived")],
-        )
+        return seen.ticket(door, self.now(), self._tracer.begin(seen.parent))
 
-    def find(self, model: str) -> Served:
+    def barred(self, headers: Headers, peer: str) -> Refusal | None:
+        """Why whoever sends these headers may not ask for anything; None: it may."""
+        return read_barred(headers, self._tenants, peer)
+
+    def find(self, model: str) -> ModelT:
         """The model of that name or alias; raises Refused."""
         if self.draining:
             raise Refused(refusals.draining())
@@ -157,7 +159,7 @@ class FrontDesk:
 
     def names(self) -> list[str]:
         """The model's own name, then its aliases; empty before an engine was ever there."""
-        return [] if self._known is None else [self._known.name, *self._aliases]
+        return [] if self._known is None else [*self._known.names, *self._aliases]
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
         """End a ticket that is not in the queue; returns the refusal with its hint."""
@@ -168,15 +170,17 @@ class FrontDesk:
         self._close(ticket, refusal, now)
         return refusal
 
-    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+    def submit(self, ticket: Ticket, served: ModelT, ask: AskT, listener: ListenerT) -> Work:
         """Through the gate; raises Refused, the ticket then being ended. An engine that is lost in
         this very moment may let on_end come before this returns."""
+        if ticket.barred is not None:
+            raise Refused(self.refuse(ticket, ticket.barred))
         try:
             return self._submit(ticket, served, ask, listener)
         except Refused:
             raise
         except Exception as error:  # a ticket must end, also by our own faults
-            log.exception("request %s could not be submitted", ticket.id)
+            log.exception("a request could not be submitted", extra=ticket.log_fields)
             raise Refused(self.refuse(ticket, refusals.fault())) from error
 
     def ready(self) -> bool:
@@ -211,8 +215,8 @@ class FrontDesk:
         """Everything that can be seen from outside, now."""
         now, served = self.now(), self._served
         levels = self._queue.levels(now)
-        stalled_for = self._backend.stalled_for(now)
-        kv_blocks = None if served is None else served.card.kv_blocks
+        stalled_for = self._engine.stalled_for(now)
+        kv_blocks = None if served is None else served.card.kv_blocks or None
         return DeskSnapshot(
             at=now,
             model=None if served is None else served.name,
@@ -221,11 +225,12 @@ class FrontDesk:
             queue=levels,
             dispatched=self._ledger.permits,
             dispatched_seqs=self._ledger.seqs,
+            unheard=self._ledger.unheard,
             kv_blocks_reserved=self._ledger.kv_blocks,
             kv_blocks=kv_blocks,
             drain_rate=self._pace.drain_rate,
             stalled_for=stalled_for,
-            last_step=self._backend.last_step,
+            last_step=self._engine.last_step,
             laws=self._laws.view(None if served is None else served.card, now, stalled_for),
             flow=self._flow.read(),
             tpot_target=self.recorder.registry.targets.tpot,
@@ -233,6 +238,7 @@ class FrontDesk:
             limits=self.limits.snapshot(),
             limit_usage=limit_usage(self._queue, self._ledger, levels, kv_blocks),
             ignored_headers=dict(self._ignored_headers),
+            vitals=self._adapter.vitals,
         )
 
     # For the backend (engine.api.Watcher).
@@ -244,20 +250,16 @@ class FrontDesk:
             self._flow.stepped(output.record)
             cached = sum(started.cached_tokens for started in output.started)
             self._laws.stepped(output.record, cached)
-            self._dispatcher.pump()
+            if self._queue.requests:
+                self._dispatcher.pump()
 
     def on_up(self, card: ModelCard) -> None:
-        """An engine is there; a known tokenizer is not read again."""
-        known = self._known
-        if known is None or known.card.tokenizer != card.tokenizer or known.name != card.name:
-            try:
-                codec = self._make_codec(card)
-            except ValueError:
-                log.exception("model %s cannot be served", card.name)
-                return
-        else:
-            codec = known.codec
-        self._served = self._known = Served(card.name, card, codec)
+        """An engine is there."""
+        try:
+            self._served = self._known = self._adapter.serve(card, self._known)
+        except ValueError:
+            log.exception("model %s cannot be served", card.name)
+            return
         self._laws.engine_up(card)
         for finding in lint_engine(self._config, card):
             log.warning("%s", finding)
@@ -277,11 +279,7 @@ class FrontDesk:
 
     # For the calls (call.Owner).
 
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock.monotonic()
-
-    def end(self, call: Call, refusal: Refusal | None) -> None:
+    def end(self, call: Work, refusal: Refusal | None) -> None:
         """The one end of an admitted request; a second one changes nothing."""
         ticket, now = call.ticket, self.now()
         if ticket.outcome is not None:
@@ -297,31 +295,31 @@ class FrontDesk:
         self._dispatcher.pump()
         self._check_drained()
 
-    def heard(self, call: Call) -> None:
+    def heard(self, call: Work) -> None:
         """Its client has its first token."""
         self._dispatcher.heard(call)
 
-    def outgrew(self, call: Call, tokens: int, new: int) -> None:
+    def look_again(self) -> None:
+        """What held others back may be gone."""
+        if self._queue.requests:
+            self._dispatcher.pump()
+
+    def outgrew(self, call: Work, tokens: int, new: int) -> None:
         """More tokens than were expected of a choice: its KV promise grows."""
         self._dispatcher.outgrew(call, tokens, new)
 
-    def stop_choice(self, call: Call, index: int) -> None:
-        """A stop string ended one choice; the engine does not know yet."""
-        if call.request_id is not None:
-            self._backend.cancel(call.request_id, index)
-
     # Inside.
 
-    def _submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> Call:
+    def _submit(self, ticket: Ticket, served: ModelT, ask: AskT, listener: ListenerT) -> Work:
         now = self.now()
         ticket.model = served.name
-        ticket.prompt_tokens = len(ask.prompt)
+        ticket.prompt_tokens = ask.prompt_tokens
         ask = self._cut(ticket, ask)
-        ticket.max_tokens = ask.sampling.max_tokens
+        ticket.max_tokens = ask.max_tokens
         ticket.n = ask.n
         self._retries.recognise(ticket, ask, now)
         self._flow.arrived(ticket.lane)
-        ticket.estimate = self._laws.estimate(ticket, exact=ask.sampling.ignore_eos)
+        ticket.estimate = self._laws.estimate(ticket, exact=ask.exact)
         verdict = self._judge(ticket, served, now)
         refused = isinstance(verdict, Refusal)
         self.recorder.decided(
@@ -337,36 +335,35 @@ class FrontDesk:
             ticket.forecast = (verdict.wait.queueing, self._laws.engine.stalled)
         self._laws.admitted(ticket)
         self._retries.admitted(ticket, now, paid=verdict.paid)
-        call = Call(self, ticket, ask, served.codec, listener)
+        call = self._adapter.open(self, ticket, served, ask, listener)
         for victim in verdict.displaced:
             self.end(self._dispatcher.calls[victim], refusals.displaced())
         self._dispatcher.enqueue(call)
-        self._dispatcher.pump()
+        self._dispatcher.pump_for(ticket)
         return call
 
-    def _judge(self, ticket: Ticket, served: Served, now: float) -> Admission | Refusal:
+    def _judge(self, ticket: Ticket, served: ModelT, now: float) -> Admission | Refusal:
         if self.draining:
             return refusals.draining()
         if self._served is None or self._served.card is not served.card:
             return refusals.backend_down()
         self._dispatcher.account(now)
         ticket.found = self.peek.found(ticket, served.card, now)
-        return self._gate.decide(ticket, served.card, now, self._backend.stalled_for(now))
+        verdict = self._gate.decide(ticket, served.card, now, self._engine.stalled_for(now))
+        return self._quotas.admit(ticket, verdict)
 
-    def _cut(self, ticket: Ticket, ask: Ask) -> Ask:
+    def _cut(self, ticket: Ticket, ask: AskT) -> AskT:
         """In a brown-out the low classes get shorter answers."""
         most = int(self.limits.get(Limit.LOW_OUTPUT_TOKENS))
-        if ticket.priority not in LOW_CLASSES or ask.sampling.max_tokens <= most:
+        if ticket.priority not in LOW_CLASSES or ask.max_tokens <= most:
             return ask
         ticket.events.append((self.now(), f"max_tokens cut to {most}"))
-        least = min(ask.sampling.min_tokens, most)
-        sampling = msgspec.structs.replace(ask.sampling, max_tokens=most, min_tokens=least)
-        return replace(ask, sampling=sampling)
+        return ask.cut(most)
 
     def _hinted(self, refusal: Refusal, ticket: Ticket, now: float) -> Refusal:
         wait = None
         if self._served is not None and STATUS[refusal.outcome].advice is Advice.SLOT:
-            stalled_for = self._backend.stalled_for(now)
+            stalled_for = self._engine.stalled_for(now)
             wait = self._laws.wait(ticket, self._served.card, now, stalled_for)
         return self._retries.advise(refusal, ticket, wait, now)
 
@@ -379,7 +376,9 @@ class FrontDesk:
         ticket.reason = Reason.NONE if refusal is None else refusal.reason
         ticket.ended_at = now
         ticket.events.append((now, ticket.outcome))
+        self._quotas.ended(ticket)
         self._ended.append(Ended(ticket, refusal))
+        self.policies.ended(ticket, now)
         self.recorder.ended(
             model=ticket.model,
             outcome=ticket.outcome,
@@ -388,6 +387,7 @@ class FrontDesk:
             priority=ticket.priority,
             duration=now - ticket.arrived,
         )
+        self._tracer.ended(ticket, refusal)
 
     def _check_drained(self) -> None:
         if self.draining and not self._dispatcher.calls and self._on_drained is not None:

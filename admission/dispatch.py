@@ -1,11 +1,11 @@
 """Late binding: requests wait at the gate and go to the engine only when it has room for them."""
 
+import logging
 from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
 from surgetank.admission import refusals
-from surgetank.admission.call import Call
 from surgetank.admission.expiry import Expiries
 from surgetank.admission.gate import Gate
 from surgetank.admission.kv import blocks_for
@@ -16,10 +16,13 @@ from surgetank.admission.pace import Pace
 from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue
 from surgetank.admission.ticket import Ticket
-from surgetank.engine.api import Backend, BackendDown, ModelCard
+from surgetank.admission.work import Work
+from surgetank.engine.api import BackendDown, Engine, ModelCard
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Outcome, QueueExit
+
+log = logging.getLogger(__name__)
 
 
 class TimerHandle(Protocol):
@@ -42,7 +45,7 @@ _LEFT_QUEUE = {Outcome.EXPIRED: QueueExit.EXPIRED, Outcome.CANCELLED: QueueExit.
 
 
 class Dispatcher:
-    """Holds every call between its admission and its end: in the queue, then in the engine.
+    """Holds all work between its admission and its end: in the queue, then in the engine.
 
     A timer ends what is late even while the engine stands still.
     """
@@ -50,7 +53,7 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        backend: Backend,
+        engine: Engine,
         gate: Gate,
         laws: Laws,
         limits: Limits,
@@ -60,10 +63,10 @@ class Dispatcher:
         recorder: Recorder,
         clock: Clock,
         call_later: CallLater,
-        end: Callable[[Call, Refusal], None],
+        end: Callable[[Work, Refusal], None],
     ) -> None:
-        self.calls: dict[Ticket, Call] = {}
-        self._backend = backend
+        self.calls: dict[Ticket, Work] = {}
+        self._engine = engine
         self._gate = gate
         self._laws = laws
         self._limits = limits
@@ -74,14 +77,14 @@ class Dispatcher:
         self._clock = clock
         self._call_later = call_later
         self._end = end
-        self._running: Expiries[Call] = Expiries()
+        self._running: Expiries[Work] = Expiries()
         self._ids = count(1)
         self._pumping = False
         self._timer: TimerHandle | None = None
         self._fires_at = 0.0
         limits.on_change(self._limit_changed)
 
-    def enqueue(self, call: Call) -> None:
+    def enqueue(self, call: Work) -> None:
         """Take an admitted call in; pump() then sends it on when there is room."""
         now, ticket = self._clock.monotonic(), call.ticket
         self.account(now)
@@ -92,7 +95,7 @@ class Dispatcher:
             lane=ticket.lane, priority=ticket.priority, tokens=ticket.prompt_tokens
         )
 
-    def leave(self, call: Call, outcome: Outcome) -> None:
+    def leave(self, call: Work, outcome: Outcome) -> None:
         """An ended call gives back what it holds: its place in the queue, or its permit."""
         now, ticket = self._clock.monotonic(), call.ticket
         self.account(now)
@@ -101,6 +104,14 @@ class Dispatcher:
             self._tell_dequeued(ticket, now, _LEFT_QUEUE.get(outcome, QueueExit.SHED))
         elif call.permit is not None:
             self._give_back(call, outcome)
+
+    def pump_for(self, ticket: Ticket) -> None:
+        """A newcomer waits: the others were held back before it came, and still are. It is looked
+        at only when it is the next of its class; what changes their case pumps by itself."""
+        if self._queue.is_head(ticket):
+            self.pump()
+        else:
+            self._arm()
 
     def pump(self) -> None:
         """Send to the engine what it has room for; an inner call leaves that to the outer one."""
@@ -114,15 +125,15 @@ class Dispatcher:
             self._pumping = False
         self._arm()
 
-    def heard(self, call: Call) -> None:
+    def heard(self, call: Work) -> None:
         """Its first token came: a stream's read timeout counts no more."""
         self._laws.heard(call.ticket)
         if call.permit is not None and self._gate.enforces_deadlines:
             self._running.set(call, call.ticket.due)
 
-    def outgrew(self, call: Call, tokens: int, new: int) -> None:
+    def outgrew(self, call: Work, tokens: int, new: int) -> None:
         """A choice has `tokens` tokens, `new` of them just now: more than it was promised."""
-        card, ticket = self._backend.card, call.ticket
+        card, ticket = self._engine.card, call.ticket
         if card is not None and call.permit is not None:
             before = max(ticket.estimate.reserve, tokens - new)
             size, prompt = card.kv_block_size, ticket.prompt_tokens
@@ -135,8 +146,8 @@ class Dispatcher:
 
     def _dispatch_next(self) -> bool:
         """One ticket off the queue; False when it is empty or must wait."""
-        card = self._backend.card
-        if card is None or not self._queue:
+        card = self._engine.card
+        if card is None or not self._queue.requests:
             return False
         now = self._clock.monotonic()
         for ticket in self._queue.heads():
@@ -153,7 +164,7 @@ class Dispatcher:
                 return True
         return False
 
-    def _dispatch(self, call: Call, card: ModelCard, now: float) -> None:
+    def _dispatch(self, call: Work, card: ModelCard, now: float) -> None:
         ticket = call.ticket
         self.account(now)
         self._queue.remove(ticket)
@@ -167,14 +178,16 @@ class Dispatcher:
             # A stream's read timeout ends with its first token: only the desk can watch that.
             until = ticket.deadline if ticket.stream else ticket.due
             time_left = None if until is None else until - now
-        call.request_id = next(self._ids)
         try:
-            self._backend.submit(call.request(call.request_id, time_left), call)
+            call.start(next(self._ids), time_left)
         except BackendDown as error:
             call.request_id = None
             self._end(call, refusals.backend_down(str(error)))
+        except Exception:  # a ticket must end, and what pumped must go on
+            log.exception("a request could not be handed over", extra=ticket.log_fields)
+            self._end(call, refusals.fault())
 
-    def _give_back(self, call: Call, outcome: Outcome) -> None:
+    def _give_back(self, call: Work, outcome: Outcome) -> None:
         permit, call.permit = call.permit, None
         self._running.discard(call)
         if permit is None:
@@ -187,8 +200,8 @@ class Dispatcher:
             permit.dropped()
         else:
             permit.ignored()
-        if call.request_id is not None and not call.finished:
-            self._backend.cancel(call.request_id)
+        if not call.finished:
+            call.stop()
 
     def _tell_dequeued(self, ticket: Ticket, now: float, how: QueueExit) -> None:
         self._recorder.dequeued(

@@ -7,7 +7,8 @@ so mu = 1 while the model holds; when steps take longer than it says, mu is what
 
 The geometric mean hears a lasting slow-down within some twenty steps (the fit needs hundreds) and
 is hardly moved by a single stalled step, whose 10 s would drown an arithmetic mean. Batch and chunk
-are those at which the engine works when there is more to do: EWMAs over the steps that had it.
+are those at which the engine works when there is more to do: EWMAs over the steps that had it. The
+chunk of an engine that tells what a step had room for (its step budget cuts prompts) is just that.
 """
 
 import math
@@ -63,7 +64,9 @@ class EngineView:
             self._compare(seconds, expected)
         if waiting and batch:
             self._batch += _WEIGHT * (batch - self._batch)
-        if record.prefill_backlog and prefill:  # it read all that it could
+        if record.prefill_budget:
+            self._chunk += _WEIGHT * (record.prefill_budget - self._chunk)
+        elif record.prefill_backlog and prefill:  # it read all that it could
             self._chunk += _WEIGHT * (prefill - self._chunk)
         if batch and seconds < STALL + 4.0 * expected:
             self._tpot += _WEIGHT * (seconds - self._tpot) if self._tpot else seconds

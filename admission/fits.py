@@ -1,5 +1,7 @@
 """What no amount of waiting would let in: told so at once, as the client's to change."""
 
+from math import inf
+
 from surgetank.admission.kv import blocks_for
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.outcome import Refusal
@@ -23,8 +25,8 @@ def never_fits(ticket: Ticket, card: ModelCard, limits: Limits) -> Refusal | Non
             limits.get(Limit.MAX_OUTPUT_TOKENS),
             Limit.MAX_OUTPUT_TOKENS,
         ),
-        (Reason.NEVER_FITS_CONTEXT, None, total, card.context_length, "context_length"),
-        (Reason.NEVER_FITS_KV, None, blocks, card.kv_blocks, "kv_blocks"),
+        (Reason.NEVER_FITS_CONTEXT, None, total, card.context_length or inf, "context_length"),
+        (Reason.NEVER_FITS_KV, None, blocks, card.kv_blocks or inf, "kv_blocks"),
     )
     for reason, param, measured, limit, name in checks:
         if measured > limit:

@@ -7,9 +7,13 @@ Whoever returns at its slot finds the wait W over, and all who return together b
 work that the engine does: what the retry budget will have room for. The delay is randomised here
 because clients obey to the millisecond. Past the deadline or 10 s the advice is not to retry, and
 the slot is not used up.
+
+A tenant at its quota has slots of its own: the first where its bucket has refilled, the next where
+it has refilled again; these may be a minute away, and are never jittered to before they are due.
 """
 
 import random
+from collections import OrderedDict
 
 from surgetank.admission.outcome import STATUS, Advice
 from surgetank.telemetry.vocabulary import Outcome
@@ -18,6 +22,8 @@ MIN_HINT = 0.05  # seconds; a pushback of 0 hangs grpcio clients
 MAX_HINT = 10.0  # beyond it the client is told not to retry
 _NOT_BEFORE = 0.2  # seconds from now to the first slot
 _CLOSEST = 0.0125  # seconds between slots, however fast it drains: a hundred clients, 1.25 s
+MAX_REFILL = 60.0  # the same for a quota: what the clients' libraries still wait for
+_TENANTS = 1024  # whose slots are remembered
 _SOON = (0.5, 1.5)  # seconds, while the service itself is away
 
 
@@ -27,6 +33,7 @@ class Hints:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._slot = 0.0
+        self._refills: OrderedDict[str, float] = OrderedDict()
 
     def advise(
         self,
@@ -36,11 +43,13 @@ class Hints:
         wait: float,
         spacing: float,
         deadline: float | None,
+        tenant: str = "",
     ) -> float | None:
-        """Seconds to stay away, 0.05 to 10; None = do not retry.
+        """Seconds to stay away, 0.05 to 10, of a quota to 60; None = do not retry.
 
         `wait` is W, `spacing` C / (beta * mu): seconds between two slots, infinite while retries
-        are not wanted. `deadline` is the caller's for all its attempts together.
+        are not wanted; of a quota, seconds until it has refilled, and in which it does so again.
+        `deadline` is the caller's for all its attempts together.
         """
         match STATUS[outcome].advice:
             case Advice.NEVER | Advice.NONE:
@@ -48,7 +57,9 @@ class Hints:
             case Advice.SOON:
                 delay = self._rng.uniform(*_SOON)
                 return delay if _fits(delay, now, deadline) else None
-            case Advice.SLOT | Advice.REFILL:
+            case Advice.REFILL:
+                return self._refill(tenant, wait, spacing, now, deadline)
+            case Advice.SLOT:
                 slot = max(self._slot, now + max(_NOT_BEFORE, wait)) + max(spacing, _CLOSEST)
                 return self._take(slot, now, deadline)
 
@@ -59,6 +70,19 @@ class Hints:
         self._slot = slot
         return delay
 
+    def _refill(
+        self, tenant: str, wait: float, every: float, now: float, deadline: float | None
+    ) -> float | None:
+        slot = max(now + wait, self._refills.get(tenant, 0.0) + every)
+        delay = max(MIN_HINT, (slot - now) * self._rng.uniform(1.0, 1.2))
+        if not _fits(delay, now, deadline, most=MAX_REFILL):
+            return None
+        self._refills[tenant] = slot
+        self._refills.move_to_end(tenant)
+        if len(self._refills) > _TENANTS:
+            self._refills.popitem(last=False)
+        return delay
 
-def _fits(delay: float, now: float, deadline: float | None) -> bool:
-    return delay < MAX_HINT and (deadline is None or now + delay < deadline)
+
+def _fits(delay: float, now: float, deadline: float | None, most: float = MAX_HINT) -> bool:
+    return delay < most and (deadline is None or now + delay < deadline)

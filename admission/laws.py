@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from surgetank.admission.backlog import PrefillBacklog
-from surgetank.admission.binding import largest_batch
+from surgetank.admission.binding import added_seconds, largest_batch
 from surgetank.admission.cost import Estimate, engine_seconds
 from surgetank.admission.engine_view import EngineView, Rates
-from surgetank.admission.headroom import headroom
+from surgetank.admission.headroom import headroom, low_batch, noticed
 from surgetank.admission.kv import LOW_CLASSES, Pressure, blocks_for
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limit, Limits
@@ -84,6 +84,7 @@ class Laws:
         self.backlog = PrefillBacklog()
         self.mean_cost = 1.0 / pace.drain_rate
         self._config = config
+        self._waits = {each: targets.ttft * config.patience(each) for each in Priority}
         self._targets = targets
         self._limits = limits
         self._queue = queue
@@ -93,7 +94,7 @@ class Laws:
         self._calibration = Calibration()
         self._pressure = Pressure()
         self._mean_prompt = 0.0
-        self._kv_used = 0  # blocks, as the engine last reported
+        self._kv_used: float | None = None  # share of the pool, as the engine last reported
 
     # What happens.
 
@@ -101,16 +102,18 @@ class Laws:
         """Another process, maybe another engine: nothing learned of the last one is kept."""
         self.engine = EngineView(card.max_num_seqs, card.max_batch_tokens)
         self.backlog = PrefillBacklog()
-        self._kv_used = 0
+        self._kv_used = None
 
     def stepped(self, record: StepRecord, cached: int) -> None:
         """The engine reported a step, in which prompts began that it held `cached` tokens of."""
+        self._ledger.reported()
         cold = self.engine.rates is None
         self.engine.stepped(record, waiting=self._queue.requests > 0)
         if cold and self.engine.rates is not None:
             self._queue.reprice(self._repriced)
         self.backlog.read(record.prefill_tokens + cached)
-        self._kv_used = record.kv_used
+        pool = record.kv_used + record.kv_cached + record.kv_free
+        self._kv_used = record.kv_used / pool if pool else None
 
     def admitted(self, ticket: Ticket) -> None:
         """It may wait: the means follow what is admitted, not what anybody may ask for."""
@@ -132,6 +135,7 @@ class Laws:
 
     def heard(self, ticket: Ticket) -> None:
         """Its first token came: its prompt is read, and its wait known."""
+        ticket.heard = True
         self.backlog.settled(ticket.priority, ticket.prompt_tokens)
         if ticket.forecast is None or ticket.first_token_at is None:
             return
@@ -143,9 +147,11 @@ class Laws:
 
     def left(self, ticket: Ticket, *, served: bool) -> None:
         """It left the engine; `served`: by itself, so that its length says something."""
-        if ticket.first_token_at is None:
+        if not ticket.heard:
             self.backlog.settled(ticket.priority, ticket.prompt_tokens)
         length = ticket.output_tokens / ticket.n
+        if served and not length:
+            return  # a proxy carried it, and nobody counted: what was expected stands
         if served:
             self._lengths.observe(ticket.tenant, ticket.door, ticket.max_tokens, round(length))
         actual = self._cost(ticket, length)
@@ -187,7 +193,7 @@ class Laws:
 
     def target(self, priority: Priority) -> float:
         """A class's TTFT target, seconds."""
-        return self._targets.ttft * self._config.patience(priority)
+        return self._waits[priority]
 
     def missed(self, ticket: Ticket, now: float) -> bool:
         """Whether it cannot have its first token within its target any more."""
@@ -209,14 +215,14 @@ class Laws:
         share = get(Limit.KV_RESERVE)
         if self._config.dynamic:
             most = min(most, self._largest_batch(ticket))
-            most -= self._headroom(ticket.priority, most, now)
+            most = self._left_to(ticket, most, now)
             if ticket.priority in LOW_CLASSES:
                 share = min(share, get(Limit.KV_RESERVE_LOW))
         return self._ledger.room(
             ticket.n,
             blocks_for(ticket.prompt_tokens, ticket.estimate.reserve, ticket.n, card.kv_block_size),
             max_seqs=most,
-            max_kv_blocks=share * card.kv_blocks,
+            max_kv_blocks=share * (card.kv_blocks or math.inf),
         )
 
     def held(self, ticket: Ticket, card: ModelCard, now: float) -> Held | None:
@@ -231,8 +237,8 @@ class Laws:
         tightest = min(bounds, key=bounds.__getitem__)
         if self._ledger.seqs + ticket.n > bounds[tightest]:
             return tightest
-        spare = bounds[tightest] - self._headroom(ticket.priority, bounds[tightest], now)
-        kept = self._config.dynamic and self._ledger.seqs + ticket.n > spare
+        left = self._left_to(ticket, bounds[tightest], now)
+        kept = self._config.dynamic and self._ledger.seqs + ticket.n > left
         return Held.HEADROOM if kept else Held.KV
 
     def average(self, now: float) -> Ticket:
@@ -254,10 +260,23 @@ class Laws:
 
     def kv_pressure(self, card: ModelCard) -> float | None:
         """The pool's use while it keeps the lower classes out; None while it does not."""
-        used = self._kv_share(card)
+        used = self.kv_share(card)
         low, high = self._limits.get(Limit.KV_RESERVE_LOW), self._limits.get(Limit.KV_RESERVE)
         closed = self._pressure.update(used, low=min(low, high), high=high)
         return used if closed and self._config.dynamic else None
+
+    def _sees_kv(self, card: ModelCard) -> bool:
+        return bool(card.kv_blocks) or self._kv_used is not None
+
+    def kv_share(self, card: ModelCard) -> float:
+        """The pool's use: what is promised, or what the engine reported if that is more."""
+        promised = self._ledger.kv_blocks / (card.kv_blocks or math.inf)
+        return max(promised, self._kv_used or 0.0)
+
+    @property
+    def in_engine(self) -> int:
+        """Sequences dispatched and not ended."""
+        return self._ledger.seqs
 
     def view(self, card: ModelCard | None, now: float, stalled_for: float | None) -> LawsView:
         """All of it, now."""
@@ -278,7 +297,7 @@ class Laws:
             mean_cost=self.mean_cost,
             largest_batch=self._largest_batch(probe) if known and self._ledger.seqs else None,
             unread=self.backlog.tokens,
-            kv_used=None if card is None else self._kv_share(card),
+            kv_used=self.kv_share(card) if card is not None and self._sees_kv(card) else None,
             kv_closed=self._pressure.closed,
             tpot=None if rates is None else rates.tpot,
         )
@@ -312,28 +331,40 @@ class Laws:
         return slack
 
     def _largest_batch(self, ticket: Ticket) -> float:
-        rates, ledger = self.engine.rates, self._ledger
+        rates = self.engine.rates
         if rates is None:
             return math.inf
-        seqs = ledger.seqs + ticket.n
-        prompt = (ledger.prompt + ticket.prompt_tokens) / seqs
-        output = (ledger.output + ticket.n * ticket.estimate.output) / seqs
+        prompt, output = self._with(ticket)
         return largest_batch(
             rates.model,
             target=self._targets.tpot,
             prompt=prompt,
-            output=max(1.0, output),
+            output=output,
             least=self._config.least_batch,
         )
 
-    def _headroom(self, priority: Priority, slots: float, now: float) -> float:
-        rates = self.engine.rates
-        if rates is None:
-            return _COLD_HEADROOM * slots if priority in LOW_CLASSES else 0.0
-        return headroom(self._queue.above_rate(priority, now), rates.drain)
+    def _with(self, ticket: Ticket) -> tuple[float, float]:
+        """Mean prompt and output tokens of all that runs, the ticket included."""
+        ledger = self._ledger
+        seqs = ledger.seqs + ticket.n
+        output = (ledger.output + ticket.n * ticket.estimate.output) / seqs
+        return (ledger.prompt + ticket.prompt_tokens) / seqs, max(1.0, output)
 
-    def _kv_share(self, card: ModelCard) -> float:
-        return max(self._ledger.kv_blocks, self._kv_used) / card.kv_blocks
+    def _left_to(self, ticket: Ticket, slots: float, now: float) -> float:
+        """How many of the slots its class may fill; the others are kept for those above it,
+        unless its floor share is due."""
+        rates, low = self.engine.rates, ticket.priority in LOW_CLASSES
+        if rates is None:
+            return slots - (_COLD_HEADROOM * slots if low else 0.0)
+        above = self._queue.above_rate(ticket.priority, now)
+        if not noticed(above, rates.drain) or self._queue.due(ticket):
+            return slots
+        slots -= headroom(above, rates.drain)
+        if not low:
+            return slots
+        each = added_seconds(rates.model, *self._with(ticket))
+        fill = low_batch(self._config.low_fill, rates.model.a * rates.chunk, each)
+        return min(slots, max(fill, self._config.least_batch))
 
 
 def _own_prefill(rates: Rates, prompt: int) -> float:

@@ -40,6 +40,14 @@ class LawsConfig(BaseModel):
         le=0.3,
         description="Share of the engine that each lower class is sure of while it waits.",
     )
+    low_fill: float = Field(
+        default=0.3,
+        gt=0,
+        le=100,
+        description="What running sequences may add to a step, in full prompt chunks, before batch "
+        "and sheddable wait while higher classes are served: more is more throughput for the low "
+        "classes, and longer steps for the high ones.",
+    )
     least_batch: int = Field(
         default=4,
         ge=1,

@@ -1,7 +1,8 @@
 """The gate's limits: a base value each, and an operator's override that wins until it expires."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -57,7 +58,7 @@ SPECS: dict[Limit, LimitSpec] = {
         30.0, 0.05, 3600.0, "seconds", "The longest that a request may wait.", whole=False
     ),
     Limit.IN_FLIGHT_SEQS: LimitSpec(
-        4096, 1, 4096, "sequences", "Sequences in the engine at once; never above what it can run."
+        4096, 1, 65_536, "sequences", "Sequences in the engine at once, at most what it can run."
     ),
     Limit.KV_RESERVE: LimitSpec(
         0.92, 0.05, 1.0, "share", "Share of the KV pool that may be promised.", whole=False
@@ -68,7 +69,7 @@ SPECS: dict[Limit, LimitSpec] = {
     ),
     # The engine's own budgets: what it was started with, so no configuration of ours.
     Limit.MAX_NUM_SEQS: LimitSpec(
-        4096, 1, 4096, "sequences", "Sequences in the engine's running batch."
+        65_536, 1, 65_536, "sequences", "Sequences in the engine's running batch."
     ),
     Limit.MAX_BATCH_TOKENS: LimitSpec(
         1_048_576, 1, 1_048_576, "tokens", "Tokens of one engine step, prefill and decode."
@@ -84,7 +85,7 @@ SPECS: dict[Limit, LimitSpec] = {
     ),
     # The laws' own numbers.
     Limit.KAPPA: LimitSpec(
-        0.6, 0.05, 2.0, "share", "Of a request's slack, how much may be wait.", whole=False
+        0.7, 0.05, 2.0, "share", "Of a request's slack, how much may be wait.", whole=False
     ),
     Limit.KV_RESERVE_LOW: LimitSpec(
         0.80, 0.05, 1.0, "share", "The KV pool's share for batch and sheddable.", whole=False
@@ -171,13 +172,28 @@ class Limits:
         for name, value in (base or {}).items():
             self._base[name] = self.checked(name, value)
         self._overrides: dict[Limit, Override] = {}
-        self._current = dict(self._base)
+        self._held = self._current = dict(self._base)  # apart only inside supposing()
         self._listeners: list[Callable[[LimitChange], None]] = []
         self.next_expiry = math.inf
 
     def get(self, name: Limit) -> float:
         """The value that holds now."""
         return self._current[name]
+
+    @contextmanager
+    def supposing(self, values: Mapping[Limit, float]) -> Iterator[None]:
+        """Inside, get() answers as if a policy had set these; overrides and the engine's maxima
+        still win. Nothing may be set inside; snapshot() shows what really holds."""
+        supposed = {
+            name: min(value, self._maximum[name])
+            for name, value in values.items()
+            if name not in self._overrides
+        }
+        self._current = self._held | supposed
+        try:
+            yield
+        finally:
+            self._current = self._held
 
     def ceiling(self, name: Limit) -> float:
         """What holds once a temporary override is gone, if that is more: above it is never."""
@@ -230,7 +246,7 @@ class Limits:
         return tuple(
             LimitView(
                 name=name,
-                current=self._current[name],
+                current=self._held[name],
                 base=self._base[name],
                 minimum=spec.minimum,
                 maximum=self._maximum[name],
@@ -256,6 +272,10 @@ class Limits:
             raise LimitError(f"{name}: {value:g} {spec.unit}; allowed: whole numbers")
         return value
 
+    def possible(self, name: Limit, value: float) -> float:
+        """The value, cut to the most that the limit can have; raises LimitError for the others."""
+        return self.checked(name, min(value, self._maximum[name]))
+
     def _rearm(self) -> None:
         instants = (held.until for held in self._overrides.values())
         self.next_expiry = min(instants, default=math.inf)
@@ -265,8 +285,8 @@ class Limits:
         return min(self._base[name] if held is None else held.value, self._maximum[name])
 
     def _settle(self, name: Limit, cause: str) -> None:
-        before, after = self._current[name], self._wanted(name)
-        self._current[name] = after
+        before, after = self._held[name], self._wanted(name)
+        self._held[name] = after
         for listener in self._listeners:
             listener(LimitChange(name, before, after, cause))
 

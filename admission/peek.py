@@ -1,17 +1,20 @@
 """A look into the desk for whoever explains it: what a request met, and what keeps the next out."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from surgetank.admission.call import Call
 from surgetank.admission.laws import Held, Laws
 from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue
 from surgetank.admission.ticket import Found, Ticket
 from surgetank.admission.wait import Wait
-from surgetank.engine.api import Backend, ModelCard
+from surgetank.admission.work import Work
+from surgetank.engine.api import Engine, ModelCard
 from surgetank.telemetry.clock import Clock
-from surgetank.telemetry.vocabulary import Priority
+from surgetank.telemetry.vocabulary import Outcome, Priority
+
+JUST_NOW = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +26,35 @@ class WhatIf:
 
 
 class Peek:
-    """Changes nothing. All methods belong to the event loop's thread."""
+    """Changes nothing outside. All methods belong to the event loop's thread."""
 
     def __init__(
         self,
-        calls: Mapping[Ticket, Call],
+        calls: Mapping[Ticket, Work],
         queue: Queue,
         ledger: Ledger,
         laws: Laws,
-        backend: Backend,
+        engine: Engine,
         clock: Clock,
     ) -> None:
         self._calls = calls
         self._queue = queue
         self._ledger = ledger
         self._laws = laws
-        self._backend = backend
+        self._engine = engine
         self._clock = clock
+        self._newest: Ticket | None = None
+        self._refused: Ticket | None = None  # for load, the newest before that
 
     def found(self, ticket: Ticket, card: ModelCard, now: float) -> Found:
         """The desk as an arriving request finds it."""
+        self._refused, self._newest = self._turned_away(), ticket
         return Found(
             queued=self._queue.requests,
             tokens=self._queue.tokens,
             ahead=self._queue.choices_ahead(ticket.priority),
             running=self._ledger.seqs,
-            kv=self._ledger.kv_blocks / card.kv_blocks,
+            kv=self._ledger.kv_blocks / (card.kv_blocks or math.inf),
             threshold=self._laws.threshold(ticket, now).seconds,
         )
 
@@ -57,21 +63,32 @@ class Peek:
         return list(self._calls)
 
     def held(self) -> Held | None:
-        """What keeps the next request out of the engine: the first of the queue's, or an average
-        one when nobody waits. None: nothing does, or there is no engine."""
-        card = self._backend.card
+        """What keeps the next request out of the engine: the first of the queue's; when nobody
+        waits, one like the last that was refused for load just now, or else an average one. None:
+        nothing does, or there is no engine."""
+        card = self._engine.card
         if card is None:
             return None
         now = self._clock.monotonic()
-        heads = self._queue.heads()
-        return self._laws.held(heads[0] if heads else self._laws.average(now), card, now)
+        heads, refused = self._queue.heads(), self._turned_away()
+        if heads:
+            following = heads[0]
+        elif refused is not None and now - refused.arrived <= JUST_NOW:
+            following = refused
+        else:
+            following = self._laws.average(now)
+        return self._laws.held(following, card, now)
+
+    def _turned_away(self) -> Ticket | None:
+        overloaded = self._newest is not None and self._newest.outcome is Outcome.OVERLOAD
+        return self._newest if overloaded else self._refused
 
     def what_if(self, ticket: Ticket, priority: Priority) -> WhatIf | None:
         """The same request once more, now, in that class; None without an engine."""
-        card = self._backend.card
+        card = self._engine.card
         if card is None:
             return None
         now = self._clock.monotonic()
         again = replace(ticket, arrived=now, priority=priority, deadline=None, queued_at=None)
-        wait = self._laws.wait(again, card, now, self._backend.stalled_for(now))
+        wait = self._laws.wait(again, card, now, self._engine.stalled_for(now))
         return WhatIf(wait, self._laws.threshold(again, now).seconds)

@@ -81,13 +81,21 @@ class Queue:
 
     def choices_ahead(self, priority: Priority) -> int:
         """Requests of that class and those above it; n choices count n."""
-        return sum(self.held_by(other)[0] for other in Priority if other <= priority)
+        ahead = 0
+        for other, held in self._classes.items():
+            if other <= priority:
+                ahead += sum(held.requests.values())
+        return ahead
 
     def above_rate(self, priority: Priority, now: float) -> float:
         """Engine-seconds per second that the classes above were served lately."""
         return sum(
             held.served.total(now) for other, held in self._classes.items() if other < priority
         )
+
+    def due(self, ticket: Ticket) -> bool:
+        """Whether its class has earned it by its floor share."""
+        return self._shares.due(ticket.priority, ticket.estimate.seconds)
 
     def line(self, ticket: Ticket, now: float) -> Line:
         """What a newcomer would find ahead of it."""
@@ -144,6 +152,10 @@ class Queue:
             elif self._shares.due(priority, ticket.estimate.seconds):
                 return [ticket, heads[0]]
         return heads
+
+    def is_head(self, ticket: Ticket) -> bool:
+        """Whether it is the next of its class."""
+        return self._classes[ticket.priority].order.next() is ticket
 
     def reprice(self, price: Callable[[Ticket], Estimate]) -> None:
         """Estimate everything that waits anew: O(n), for when what was known has changed."""

@@ -1,5 +1,6 @@
 """The refusals that do not come from the gate's arithmetic, each with its sentence."""
 
+from surgetank.admission.leases.quotas import Denied, Quota
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import OUT_OF_MEMORY
@@ -15,6 +16,11 @@ def draining() -> Refusal:
 def backend_down(detail: str = "the engine is not connected") -> Refusal:
     """There is no engine, or it went away with the request in it."""
     return Refusal(Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, f"backend down: {detail}")
+
+
+def barred(why: str) -> Refusal:
+    """Nobody whom we know asks."""
+    return Refusal(Outcome.UNAUTHENTICATED, Reason.API_KEY, f"unauthenticated: {why}")
 
 
 def unknown_model(model: str, known: list[str]) -> Refusal:
@@ -104,6 +110,20 @@ def by_engine(finish: FinishReason, detail: str, ticket: Ticket, now: float) -> 
             return Refusal(Outcome.INTERNAL, Reason.BUG, f"engine error: {detail}")
 
 
+def pushback(status: int) -> Refusal:
+    """An engine of another maker says by its status that it is full."""
+    message = f"overloaded: the engine takes no more requests now (it answered {status})"
+    return Refusal(Outcome.OVERLOAD, Reason.ENGINE_FULL, message)
+
+
+def by_backend(status: int) -> Refusal:
+    """What an engine's own status means; the client has its whole answer."""
+    message = f"the engine answered {status}"
+    if status < 500:
+        return Refusal(Outcome.INVALID, Reason.ENGINE_REFUSED, message)
+    return Refusal(Outcome.INTERNAL, Reason.ENGINE_ERROR, message)
+
+
 _OVER = {
     Reason.NEVER_FITS_SLOTS: "n: {measured:.10g} choices asked for",
     Reason.NEVER_FITS_CONTEXT: "request: {measured:.10g} tokens asked for",
@@ -111,6 +131,7 @@ _OVER = {
     Reason.NEVER_FITS_QUEUE: "request: larger than the whole queue ({measured:.10g})",
     Reason.QUEUE_REQUESTS: "overloaded: {measured:.10g} requests would wait",
     Reason.QUEUE_TOKENS: "overloaded: {measured:.10g} prompt tokens would wait",
+    Reason.IN_FLIGHT: "overloaded: {measured:.10g} requests would be in flight",
     Reason.KV_PRESSURE: "overloaded: {measured:.4g} of the KV memory is taken",
     Reason.BROWN_OUT: "overloaded: this class of requests is held back ({measured:.4g})",
     Reason.RETRY_BUDGET: "retry: it would cost {measured:.4g} engine-seconds",
@@ -135,6 +156,22 @@ def over(
         limit=limit,
         limit_name=str(name),
         param=param,
+    )
+
+
+def quota(denied: Denied) -> Refusal:
+    """A limit that all sidecars share, of which this one's part is used up."""
+    if denied.limit is Quota.RETRIES:
+        outcome, reason = Outcome.RETRY_BUDGET, Reason.RETRY_BUDGET
+        return over(outcome, reason, denied.measured, denied.allowed, "retry_budget_fleet")
+    return Refusal(
+        Outcome.QUOTA,
+        Reason.TENANT_QUOTA,
+        f"quota: {denied.measured:.10g} together with this request; this sidecar's part of "
+        f"{denied.limit} allows {denied.allowed:.10g} at once",
+        measured=denied.measured,
+        limit=denied.allowed,
+        limit_name=str(denied.limit),
     )
 
 

@@ -4,7 +4,6 @@ import math
 import random
 from dataclasses import replace
 
-from surgetank.admission.api import Ask
 from surgetank.admission.attempts import RETRIED, Attempts, Failure
 from surgetank.admission.hints import Hints
 from surgetank.admission.laws import Laws
@@ -13,6 +12,7 @@ from surgetank.admission.outcome import Refusal
 from surgetank.admission.retry_budget import RetryBudget
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.wait import Wait
+from surgetank.admission.work import Demand
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Lane, Outcome
 
@@ -38,16 +38,15 @@ class Retries:
         self._attempts = Attempts(rng.randbytes(32))
         self._hints = Hints(rng)
 
-    def recognise(self, ticket: Ticket, ask: Ask, now: float) -> None:
+    def recognise(self, ticket: Ticket, ask: Demand, now: float) -> None:
         """Its body is known: whether it comes back from a failure, said so or not."""
-        ticket.fingerprint = self._attempts.fingerprint(
-            ticket.tenant, ticket.model, ask.prompt, ask.sampling, ask.n
-        )
+        ticket.fingerprint = self._attempts.fingerprint(ticket.tenant, ticket.model, ask.identity)
         returned = self._attempts.returned(ticket.fingerprint, now)
         held = self._budget.release(ticket.fingerprint, now)
         if returned is not None:
             self._recorder.retry_returned(taken=returned.taken, obeyed=returned.obeyed)
             ticket.promised = held and bool(returned.obeyed)
+            ticket.earlier = returned.failure.span
         if ticket.lane is Lane.FIRST and returned is not None:
             ticket.attempt = returned.failure.attempt + 1
             ticket.detected_by = FINGERPRINT
@@ -73,18 +72,22 @@ class Retries:
         """The refusal with its hint; what was advised is remembered and held for the client."""
         if refusal.outcome is Outcome.RETRY_BUDGET:
             self._recorder.retry_denied(refusal.limit_name)
+        met = ticket.denied if refusal.outcome is Outcome.QUOTA else None
         advised = self._hints.advise(
             refusal.outcome,
             now=now,
-            wait=0.0 if wait is None else wait.seconds,
-            spacing=self._spacing(ticket),
+            wait=met.refill_in if met else 0.0 if wait is None else wait.seconds,
+            spacing=met.every if met else self._spacing(ticket),
             deadline=ticket.deadline,
+            tenant=ticket.tenant,
         )
         if advised is not None:
             self._recorder.advised(advised)
         if ticket.fingerprint and refusal.outcome in RETRIED:
-            self._attempts.failed(ticket.fingerprint, Failure(now, ticket.attempt, advised))
-            if advised is not None:
+            span = None if ticket.trace is None else ticket.trace.id
+            failure = Failure(now, ticket.attempt, advised, span)
+            self._attempts.failed(ticket.fingerprint, failure)
+            if advised is not None and met is None:  # one at its quota is promised nothing
                 slot = now + advised
                 self._budget.hold(ticket.fingerprint, ticket.estimate.seconds, slot, now)
         return replace(refusal, retry_after=advised)

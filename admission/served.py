@@ -28,6 +28,8 @@ class FadingRate:
 
     def per_second(self, now: float) -> float:
         """The rate at `now`."""
+        if not self._sum:
+            return 0.0
         return _DECAY * self._sum * math.exp(_DECAY * min(0.0, self._at - now))
 
 

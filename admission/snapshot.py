@@ -1,7 +1,7 @@
 """What the desk looks like at one moment, and the gauges that are read from it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from surgetank.admission.flow import Flow
 from surgetank.admission.laws import LawsView
@@ -10,10 +10,9 @@ from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue, QueueLevel
 from surgetank.admission.ticket import Ticket
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.telemetry.registry import Registry, Sample
 from surgetank.telemetry.steprecord import StepRecord
-
-BACKEND = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,8 @@ class DeskSnapshot:
     limits: tuple[LimitView, ...]
     limit_usage: dict[str, float]
     ignored_headers: dict[tuple[str, str], int]  # by header and problem
+    unheard: tuple[int, int] = (0, 0)  # sequences sent and taken back since its last report but one
+    vitals: Vitals = field(default_factory=Vitals)  # what the engine tells beside its steps
 
     @property
     def backend_up(self) -> bool:
@@ -55,9 +56,16 @@ class DeskSnapshot:
 
     @property
     def ledger_drift(self) -> int | None:
-        """Sequences that we count in the engine less those that it reported; None before it did."""
+        """Sequences that we count in the engine less those that it reported, beyond what may still
+        be on the way; None before it did."""
+        if self.vitals.foreign:
+            return self.vitals.drift
         step = self.last_step
-        return None if step is None else self.dispatched_seqs - sum(step.running + step.waiting)
+        if step is None:
+            return None
+        apart = self.dispatched_seqs - sum(step.running + step.waiting)
+        sent, taken_back = self.unheard
+        return apart - min(max(apart, -taken_back), sent)
 
     def view(self, name: Limit) -> LimitView:
         """One limit as it stands."""
@@ -108,8 +116,15 @@ _PLAIN: dict[str, Callable[[DeskSnapshot], float | None]] = {
 }
 
 
-def register_gauges(registry: Registry, read: Callable[[], DeskSnapshot]) -> None:
-    """Let the registry read the desk's gauges; `read` is called on the scraper's thread."""
+def register_gauges(registry: Registry, look: Callable[[], DeskSnapshot]) -> None:
+    """Let the registry read the desk's gauges: of one page, all are of one look."""
+    seen: tuple[int, DeskSnapshot] | None = None
+
+    def read() -> DeskSnapshot:
+        nonlocal seen
+        if seen is None or seen[0] != registry.reads:
+            seen = registry.reads, look()
+        return seen[1]
 
     def oldest_age() -> Iterator[Sample]:
         for level in read().queue:
@@ -147,12 +162,21 @@ def register_gauges(registry: Registry, read: Callable[[], DeskSnapshot]) -> Non
         return read_one
 
     def backend_up() -> Iterator[Sample]:
-        yield {"backend": BACKEND}, read().backend_up
+        yield {"backend": read().vitals.kind}, read().backend_up
 
     def backend_age() -> Iterator[Sample]:
         desk = read()
-        if desk.last_step is not None and desk.stalled_for is not None:
-            yield {"backend": BACKEND}, desk.stalled_for
+        age = desk.stalled_for if desk.last_step is not None else None
+        if desk.vitals.foreign:
+            age = desk.vitals.age(desk.at)
+        if age is not None:
+            yield {"backend": desk.vitals.kind}, age
+
+    def signal_available() -> Iterator[Sample]:
+        vitals = read().vitals
+        if vitals.foreign:
+            for signal, there in vitals.available().items():
+                yield {"backend": vitals.kind, "signal": signal}, there
 
     registry.source("queue_oldest_age_seconds", oldest_age)
     registry.source("predicted_wait_seconds", predicted_wait)
@@ -163,3 +187,4 @@ def register_gauges(registry: Registry, read: Callable[[], DeskSnapshot]) -> Non
     registry.source("limit_usage", limit_usage)
     registry.source("backend_up", backend_up)
     registry.source("backend_metrics_age_seconds", backend_age)
+    registry.source("backend_signal_available", signal_available)

@@ -3,8 +3,13 @@
 from dataclasses import dataclass, field
 
 from surgetank.admission.cost import UNKNOWN, Estimate
+from surgetank.admission.leases.quotas import Denied, Taken
+from surgetank.admission.outcome import Refusal
 from surgetank.admission.wait import Wait
+from surgetank.telemetry.tracecontext import SpanId, TraceContext
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
+
+MAX_EVENTS = 64  # of those that may repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,16 @@ class Ticket:
     id: str  # client's x-request-id or ours; for logs and traces, never a metric label
     arrived: float
     door: str  # http or grpc
+    route: str = ""  # the path, or the method's full name; "" until the door knows it
+    trace: TraceContext | None = None  # None: its client sent none, and we begin none
+    earlier: SpanId | None = None  # of the failed attempt that it repeats
     lane: Lane = Lane.FIRST
     attempt: int = 0  # 0 = first try
     detected_by: str = "none"  # the header that states the attempt, or fingerprint
     priority: Priority = Priority.DEFAULT
+    lowest: Priority = Priority.SHEDDABLE  # that the tenant's requests may have
     tenant: str = ""
+    barred: Refusal | None = None  # it is nobody's who may ask: it goes no further
     deadline: float | None = None  # the whole answer is wanted by then
     patience: float | None = None  # seconds the client sits through before its first byte
     model: str = ""  # as the catalogue labels it; "" until the body was read
@@ -48,22 +58,37 @@ class Ticket:
     forecast: tuple[float, float] | None = None  # predicted wait; seconds stalled until then
     found: Found | None = None  # None: it ended before it came to the gate
     wait: Wait | None = None  # as predicted when it was admitted
+    denied: Denied | None = None  # the shared limit that it met
+    taken: Taken | None = None  # what it holds of shared limits, until its end
     # life
     queued_at: float | None = None
     dispatched_at: float | None = None
     first_token_at: float | None = None
+    heard: bool = False  # its prompt counts as read
     last_token_at: float | None = None
     ended_at: float | None = None
     cached_tokens: int = 0
     output_tokens: int = 0
+    tpot: float | None = None  # seconds per output token after the first, of an ok request
+    longest_gap: float = 0.0  # seconds between two of a choice's tokens
     outcome: Outcome | None = None
     reason: Reason = Reason.NONE
     events: list[tuple[float, str]] = field(default_factory=list)  # for explain and tracing
+
+    def lower(self, priority: Priority) -> None:
+        """Its body asks for a class: it may be lower than it has, never higher."""
+        self.priority = min(self.lowest, max(self.priority, priority))
 
     @property
     def cost_tokens(self) -> int:
         """Tokens this request may occupy: prompt once, output for each choice."""
         return self.prompt_tokens + self.n * self.max_tokens
+
+    @property
+    def unused_tokens(self) -> float:
+        """Of those, what it did not use: an engine that never saw it read nothing."""
+        used = 0 if self.dispatched_at is None else self.prompt_tokens + self.output_tokens
+        return float(max(0, self.cost_tokens - used))
 
     @property
     def due(self) -> float | None:
@@ -75,6 +100,27 @@ class Ticket:
             return self.deadline
         silent_until = self.arrived + self.patience
         return silent_until if self.deadline is None else min(silent_until, self.deadline)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """What a log line about it says, as `extra`."""
+        if self.trace is None:
+            return {"request_id": self.id}
+        return {
+            "request_id": self.id,
+            "trace_id": self.trace.id.trace,
+            "span_id": self.trace.id.span,
+        }
+
+    @property
+    def failed(self) -> bool:
+        """It has ended, and not well."""
+        return self.outcome not in (None, Outcome.OK)
+
+    def happened(self, now: float, what: str) -> None:
+        """Something that may happen again and again: remembered as long as that is bounded."""
+        if len(self.events) < MAX_EVENTS:
+            self.events.append((now, what))
 
     def time_left(self, now: float) -> float | None:
         """Seconds until the client gives up; None when it waits for ever."""

@@ -10,25 +10,28 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from surgetank import __version__
 from surgetank.admission.limits import LimitError
 from surgetank.control.actions import Actions, Change, UnknownName, WouldWorsen
+from surgetank.control.acts import DRY_RUN, FLEET, FORCE, MAX_TTL, Ending, FleetEnding, Reason
 from surgetank.control.api_insight import add_insight
+from surgetank.control.api_policy import add_policies
 from surgetank.control.apidocs import page
 from surgetank.control.console.feed import Feed
 from surgetank.control.console.routes import add_console
+from surgetank.control.fleet.membership import FleetOut
 from surgetank.control.insight.service import Insight
 from surgetank.control.inspection import Inspection, StacksOut
 from surgetank.control.journal import Entry
 from surgetank.control.stepviews import KvOut, StepsOut
+from surgetank.control.trials import Trials
 from surgetank.control.views import LimitOut, StatusOut
 from surgetank.engine.ring import RingError
 
 logger = logging.getLogger(__name__)
-MAX_TTL = 7 * 86400.0  # seconds; what shall last longer belongs into the configuration
 _CODES = {
     400: "bad_request",
     401: "unauthenticated",
@@ -37,7 +40,6 @@ _CODES = {
     409: "would_worsen",
     410: "gone",
 }
-DRY_RUN: Any = Field(default=False, description="check and answer; change nothing")
 
 
 class Service(Protocol):
@@ -56,6 +58,10 @@ class Service(Protocol):
         """What is going on, and why."""
 
     @property
+    def trials(self) -> Trials:
+        """Policies in their parts."""
+
+    @property
     def feed(self) -> Feed:
         """What the console follows."""
 
@@ -66,33 +72,13 @@ class Service(Protocol):
         """The journal's newest entries, oldest of them first."""
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("allowed: one line without control characters")
-    return text
-
-
-class Reason(BaseModel):
-    """Who acts, and why; both stand in the journal, and on the terminals of those who read it."""
-
-    model_config = ConfigDict(extra="forbid")
-    who: Annotated[str, AfterValidator(_printable)] = Field(min_length=1, max_length=100)
-    why: Annotated[str, AfterValidator(_printable)] = Field(min_length=1, max_length=500)
-
-
 class SetLimit(Reason):
     """An override."""
 
     value: float = Field(allow_inf_nan=False)
     ttl: float = Field(gt=0, le=MAX_TTL, allow_inf_nan=False, description="seconds")
     dry_run: bool = DRY_RUN
-    force: bool = Field(default=False, description="although it would make things worse now")
-
-
-class Ending(Reason):
-    """The end of an override or of a drain."""
-
-    dry_run: bool = DRY_RUN
+    force: bool = FORCE
 
 
 class BeginDrain(Reason):
@@ -100,6 +86,7 @@ class BeginDrain(Reason):
 
     ttl: float | None = Field(default=None, gt=0, le=MAX_TTL, description="seconds")
     dry_run: bool = DRY_RUN
+    fleet: bool = FLEET
 
 
 class ChangeOut(BaseModel):
@@ -110,6 +97,7 @@ class ChangeOut(BaseModel):
     after: float | bool
     ttl: float | None
     dry_run: bool
+    fleet: bool = Field(description="whether every sidecar that shares our Redis is told")
 
 
 class LimitsOut(BaseModel):
@@ -138,6 +126,7 @@ def create_app(service: Service, token: str = "") -> FastAPI:
     _add_reading(app, service)
     _add_inspecting(app, service.inspection)
     add_insight(app, service)
+    add_policies(app, service)
     _add_acting(app, service)
     add_console(app, service.feed)
 
@@ -168,6 +157,14 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     async def limits() -> LimitsOut:
         """Every limit: its value, its usage, who overrides it."""
         return LimitsOut(limits=service.status().limits)
+
+    @app.get("/fleet")
+    async def fleet() -> FleetOut:
+        """What is shared with other sidecars; 404 without."""
+        fleet = service.status().fleet
+        if fleet is None:
+            raise HTTPException(404, "this service shares nothing")
+        return fleet
 
     @app.get("/journal")
     async def journal(last: Annotated[int, Query(ge=1, le=1000)] = 50) -> JournalOut:
@@ -211,7 +208,7 @@ def _add_acting(app: FastAPI, service: Service) -> None:
         return _change_out(service.actions.drain(**body.model_dump()))
 
     @app.post("/undrain")
-    async def undrain(body: Ending) -> ChangeOut:
+    async def undrain(body: FleetEnding) -> ChangeOut:
         """Take new requests again."""
         return _change_out(service.actions.undrain(**body.model_dump()))
 

@@ -1,15 +1,24 @@
 """The whole configuration: each part's own settings, side by side. Importable without torch."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from surgetank.admission.doors.envoy.config import AdmitConfig, EnvoyConfig
 from surgetank.admission.doors.grpc.config import GrpcConfig
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.policies.canary import CanaryConfig
+from surgetank.admission.tenants import TenantsConfig
+from surgetank.control.fleet.config import FleetConfig
+from surgetank.control.policies.plugins import control_policies
+from surgetank.control.policies.table import POLICIES
+from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.config import EngineConfig
 from surgetank.telemetry.slo import SloTargets
+from surgetank.telemetry.tracing_config import TracingConfig
 
 
 class AdminConfig(BaseModel):
@@ -51,10 +60,22 @@ class ControlConfig(BaseModel):
         le=3600,
         description="Seconds without a step, with work in the engine, before /health/live fails.",
     )
+    policies: tuple[str, ...] = Field(
+        default=tuple(POLICIES),
+        min_length=1,
+        description="Control policies that set limits, in order: a later one's value holds.",
+    )
+    canary: CanaryConfig = Field(default_factory=CanaryConfig)
     journal: str = Field(
         default="~/.local/state/surgetank/journal.jsonl",
         description="File of every change (JSON lines, append-only); empty: in memory only.",
     )
+
+    @field_validator("policies")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        control_policies(names)
+        return names
 
     def journal_path(self) -> Path | None:
         """The journal's file with ~ resolved; None without one."""
@@ -84,10 +105,27 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     engine: EngineConfig = Field(default_factory=EngineConfig)
+    backend: BackendConfig = Field(default_factory=BackendConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
+    tenants: TenantsConfig = Field(default_factory=TenantsConfig)
+    leases: LeasesConfig = Field(default_factory=LeasesConfig)
+    fleet: FleetConfig = Field(default_factory=FleetConfig)
     slo: SloTargets = Field(default_factory=SloTargets)
     http: HttpConfig = Field(default_factory=HttpConfig)
     grpc: GrpcConfig = Field(default_factory=GrpcConfig)
+    envoy: EnvoyConfig = Field(default_factory=EnvoyConfig)
+    admit: AdmitConfig = Field(default_factory=AdmitConfig)
     admin: AdminConfig = Field(default_factory=AdminConfig)
     control: ControlConfig = Field(default_factory=ControlConfig)
     log: LogConfig = Field(default_factory=LogConfig)
+    tracing: TracingConfig = Field(default_factory=TracingConfig)
+
+    @model_validator(mode="after")
+    def _proxies_need_an_engine_of_their_own(self) -> Self:
+        for name, port in (("envoy", self.envoy.port), ("admit", self.admit.port)):
+            if port is not None and self.backend.url is None:
+                raise ValueError(
+                    f"{name}.port is {port}, but the embedded engine is reached through this "
+                    "process alone; allowed: null, or a backend.url"
+                )
+        return self

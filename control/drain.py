@@ -38,14 +38,14 @@ class Drain:
         """Whether there is no way back: the process stops."""
         return self.hold is not None and self.hold.final
 
-    def begin(self, who: str, why: str, ttl: float | None) -> None:
+    def begin(self, who: str, why: str, ttl: float | None, cause: str = "operator") -> None:
         """Refuse new requests. Asked again, the newer reason and time hold, unless it is final."""
         if self.final:
             return
         until = None if ttl is None else self._clock.monotonic() + ttl
         before, self.hold = self.active, Hold(who, why, until)
         self._turn(True)
-        self._note(who, why, before, True, ttl, "operator")
+        self._note(who, why, before, True, ttl, cause)
 
     def begin_final(self, who: str, why: str) -> None:
         """Refuse new requests for good: the process stops, whatever is asked for later."""

@@ -73,6 +73,7 @@ class ExplainOut(BaseModel):
     """Everything that is known of one request. No prompt text."""
 
     id: str
+    trace_id: str = Field(description="of its trace, kept or not; empty: it belongs to none")
     state: str = Field(description="queued, running, served, refused or ended otherwise")
     sentence: str
     same_id: int = Field(description="how many known requests have that id; this is the newest")
@@ -125,6 +126,7 @@ def _explain(
     told = stages(ticket, now)
     return ExplainOut(
         id=ticket.id,
+        trace_id="" if ticket.trace is None else ticket.trace.id.trace,
         state=state(ticket),
         sentence=_sentence(ticket, refusal, told, end - ticket.arrived),
         same_id=same_id,

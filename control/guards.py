@@ -54,7 +54,9 @@ def _starves(limit: Limit, before: float, after: float, facts: Facts) -> str | N
     """Memory's rule, and the other way round: what binds already is not narrowed further."""
     if after >= before:
         return _overfills(limit, before, after, facts)
-    if facts.causes[Cause.LIMIT] and facts.share(Cause.LIMIT) >= PREDOMINANT and facts.telling:
+    thrash = facts.waste > WASTE  # then fewer at once is the cure
+    held = facts.causes[Cause.LIMIT] and facts.share(Cause.LIMIT) >= PREDOMINANT
+    if held and facts.telling and not thrash:
         return (
             f"a limit of ours already keeps work out of an engine with room: {limit} {after:g} "
             "would keep out more; surgetank diagnose names the limit"
@@ -74,7 +76,8 @@ def _slows_steps(limit: Limit, before: float, after: float, facts: Facts) -> str
 
 def _lengthens(limit: Limit, before: float, after: float, facts: Facts) -> str | None:
     age, allowed = facts.now.queue_oldest_age, facts.now.laws.threshold
-    if after <= before or age is None or age <= allowed or facts.waiting < PREDOMINANT:
+    passing = facts.waiting < PREDOMINANT * len(facts.recent)
+    if after <= before or age is None or age <= allowed or passing:
         return None
     return (
         f"the oldest request has waited {age:.2f} s of the {allowed:.2f} s that it may: {limit} "

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from surgetank.control.stepviews import KvOut, StepsOut, kv_out, steps_out
-from surgetank.engine.ring import read_ring, ring_path
+from surgetank.engine.ring import RingError, read_ring, ring_path
 from surgetank.engine.stacks import StacksError, read_stacks, stacks_path
 
 PROCESSES = ("engine", "sidecar")
@@ -29,23 +29,38 @@ class StacksOut(BaseModel):
 class Inspection:
     """What the files beside one socket tell. Every method reads files: not for an event loop."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, foreign: str | None = None) -> None:
+        """`foreign`: the address of another maker's engine, which keeps no such files."""
         self._socket = socket
+        self._foreign = foreign
 
     def steps(self, last: int, slow: bool, file: Path | None = None) -> StepsOut:
         """The newest steps, or the newest slow ones. Raises RingError."""
+        self._check_own(file, "its steps, inferred: surgetank backends")
         ring = read_ring(file or ring_path(self._socket), None if slow else last)
         return steps_out(ring, last, slow)
 
     def kv(self, file: Path | None = None) -> KvOut:
         """The KV pool after the newest step. Raises RingError."""
+        self._check_own(file, "what it tells of its KV pool: surgetank memory")
         return kv_out(read_ring(file or ring_path(self._socket)))
 
     def stacks(self) -> StacksOut:
         """Where engine and sidecar are now; waits for them, for two seconds at most each."""
         return StacksOut(processes=[self._stacks(process) for process in PROCESSES])
 
+    def _check_own(self, file: Path | None, instead: str) -> None:
+        """Files that an embedded engine left at the same socket are not this engine's."""
+        if self._foreign is not None and file is None:
+            raise RingError(f"{self._whose()}, it keeps no step ring; {instead}")
+
+    def _whose(self) -> str:
+        return f"the engine at {self._foreign} is another maker's"
+
     def _stacks(self, process: str) -> ProcessStacks:
+        if self._foreign is not None and process == "engine":
+            error = f"{self._whose()}: its stacks are its own to show"
+            return ProcessStacks(process=process, pid=None, text="", error=error)
         try:
             found = read_stacks(stacks_path(self._socket, process))
         except StacksError as error:

@@ -23,11 +23,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     who: str
     why: str
-    what: str  # the limit's name, or drain
-    before: float | bool | None
-    after: float | bool | None
+    what: str  # the limit's name, draining, or policy NAME
+    before: float | bool | str | None
+    after: float | bool | str | None
     ttl: float | None = None
-    cause: str  # operator, expiry, policy or process
+    cause: str  # operator, fleet, restart, expiry, policy or process
 
 
 _encoder = msgspec.json.Encoder()
@@ -61,8 +61,8 @@ class Journal:
         who: str,
         why: str,
         what: str,
-        before: float | bool | None,
-        after: float | bool | None,
+        before: float | bool | str | None,
+        after: float | bool | str | None,
         ttl: float | None = None,
         cause: str,
     ) -> Entry:

@@ -30,6 +30,11 @@ def named(door: str, host: str, port: int) -> Iterator[None]:
         ) from error
 
 
+def in_url(host: str) -> str:
+    """As it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
 class AdminListener:
     """The admin API on uvicorn, inside the running event loop; signals stay with the process."""
 

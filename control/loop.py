@@ -36,8 +36,8 @@ class ControlLoop:
         policy_errors: Counter,
     ) -> None:
         self._clock = clock
-        self._config = config
-        self._policies = policies
+        self.config = config
+        self._policies = dict(policies)
         self._limits = limits
         self._journal = journal
         self._drain = drain
@@ -47,15 +47,50 @@ class ControlLoop:
         self._policy_errors = policy_errors
         self._states: dict[str, Any] = {name: each.start for name, each in policies.items()}
         self._asked: dict[str, Wanted] = {name: {} for name in policies}  # by the last that ran
+        self._added: list[str] = []
+        self._bases: dict[Limit, float] = {}  # as they were before the first was added
+        self._watchers: list[Callable[[DeskSnapshot], None]] = []
         self._settings: Settings | None = None  # as the engine was last told
         self.ticks = 0
         limits.on_change(self._on_limit_change)
 
     async def run(self, period: float) -> None:
-        """Tick for ever, `period` seconds apart; cancel it to stop."""
+        """Tick for ever, `period` seconds apart; cancel it to stop. A pass that fails is logged
+        and counted: without the next ones overrides would not end, nor a brown-out."""
         while True:
-            self.tick()
+            try:
+                self.tick()
+            except Exception:
+                self._policy_errors.value += 1
+                logger.exception("a pass of the control loop failed")
             await asyncio.sleep(period)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Those that set limits, in order; the later one's value holds."""
+        return tuple(self._policies)
+
+    def add(self, name: str, policy: Policy) -> None:
+        """Let one more set limits, after the others."""
+        if not self._added:
+            self._bases = {view.name: view.base for view in self._limits.snapshot()}
+        self._added.append(name)
+        self._states[name], self._asked[name] = policy.start, {}
+        self._policies[name] = policy
+
+    def remove(self, name: str) -> None:
+        """End what add() began: limits that only this policy set are as before any was added."""
+        self._added.remove(name)
+        del self._policies[name], self._states[name]
+        asked = self._asked.pop(name)
+        others = {limit for each in self._asked.values() for limit in each}
+        for limit in asked:
+            if limit not in others:
+                self._set(limit, self._limits.possible(limit, self._bases[limit]), name)
+
+    def on_tick(self, watcher: Callable[[DeskSnapshot], None]) -> None:
+        """Tell `watcher` of each pass, after the policies; what it raises is counted and logged."""
+        self._watchers.append(watcher)
 
     def tick(self) -> None:
         """One pass; everything in it sees the same snapshot."""
@@ -65,6 +100,8 @@ class ControlLoop:
         self._drain.expire(now)
         snapshot = self._read()
         self._run_policies(snapshot)
+        for watcher in self._watchers:
+            self._tell(watcher, snapshot)
         if snapshot.backend_up:
             self._tell_engine()
 
@@ -73,7 +110,7 @@ class ControlLoop:
         wanted: dict[Limit, tuple[float, str]] = {}
         for name, policy in self._policies.items():
             try:
-                state, asked = policy.step(self._states[name], self._config, snapshot)
+                state, asked = policy.step(self._states[name], self.config, snapshot)
                 self._states[name], self._asked[name] = state, dict(asked)
             except Exception:
                 self._policy_errors.value += 1
@@ -85,6 +122,13 @@ class ControlLoop:
                 possible = min(float(value), view.maximum)
                 if view.base not in (value, possible):
                     self._set(view.name, possible, name)
+
+    def _tell(self, watcher: Callable[[DeskSnapshot], None], snapshot: DeskSnapshot) -> None:
+        try:
+            watcher(snapshot)
+        except Exception:  # the loop goes on
+            self._policy_errors.value += 1
+            logger.exception("what follows the control loop failed")
 
     def _set(self, limit: Limit, value: float, policy: str) -> None:
         try:

@@ -40,12 +40,13 @@ class Panel(Protocol):
 
 
 def how_to_ask(listeners: dict[str, str]) -> str:
-    """The first screen of a newcomer: URLs, one curl line and one grpc line that work as pasted."""
-    http, grpc = listeners["http"], listeners["grpc"]
+    """The first screen of a newcomer: URLs, and a curl and a grpc line that work as pasted."""
+    http, grpc = listeners["http"], listeners.get("grpc")
     urls = "\n".join(f"  {name:<15} {url}" for name, url in listeners.items())
     body = '{"model":"default","messages":[{"role":"user","content":"Say hello."}],"max_tokens":32}'
     curl = f"curl {http}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"
-    return f"surgetank is ready\n{urls}\n\n{curl}\n\n{_grpc_line(grpc)}\n"
+    lines = [curl] if grpc is None else [curl, _grpc_line(grpc)]
+    return "\n\n".join([f"surgetank is ready\n{urls}", *lines]) + "\n"
 
 
 def _grpc_line(address: str) -> str:

@@ -55,7 +55,7 @@ PRESETS: dict[str, Preset] = {
             Choice("slo.ttft", 0.8, "Past about a second people believe that nothing happens."),
             *_pace(0.08, "12 tokens a second: some nine words, twice as fast as reading."),
             Choice(
-                "gate.laws.patience_batch", 8.0, "Summaries of chats can wait 3.8 s behind them."
+                "gate.laws.patience_batch", 8.0, "Summaries of chats can wait 4.5 s behind them."
             ),
             Choice(
                 "gate.laws.patience_sheddable", 8.0, "So can suggestions, before they go first."
@@ -76,6 +76,7 @@ PRESETS: dict[str, Preset] = {
         "the backlog and sends as fast as it is let in.",
         (
             Choice("slo.ttft", 16.0, "Only a hung job should count as late."),
+            Choice("gate.kappa", 0.6, "Waits end below 10 s."),
             *_pace(0.5, "Large batches make each token slow and all of them cheap."),
             Choice(
                 "gate.laws.patience_batch", 1.0, "All of it is batch: no class is more patient."
@@ -132,8 +133,8 @@ PRESETS: dict[str, Preset] = {
         (
             Choice("slo.ttft", 2.0, "A page is looked at when it is whole, not word by word."),
             *_pace(0.15, "A paragraph of 60 tokens in 9 s, beside many others."),
-            Choice("gate.laws.patience_batch", 8.0, "Catalogues are translated overnight."),
-            Choice("gate.laws.patience_sheddable", 8.0, "Previews can wait, or go."),
+            Choice("gate.laws.patience_batch", 7.0, "Catalogues are translated overnight."),
+            Choice("gate.laws.patience_sheddable", 7.0, "Previews can wait, or go."),
             Choice(
                 "gate.laws.output_quantile", 0.9, "Lengths are predictable: promise memory fully."
             ),
@@ -152,9 +153,9 @@ PRESETS: dict[str, Preset] = {
             Choice("slo.ttft", 12.0, "Reading the prompt alone takes most of it."),
             *_pace(0.15, "Attention over a long context makes each token slower."),
             Choice(
-                "gate.laws.patience_batch", 1.25, "12 s are patience already: waits end below 10 s."
+                "gate.laws.patience_batch", 1.15, "12 s are patience already: waits end below 10 s."
             ),
-            Choice("gate.laws.patience_sheddable", 1.25, "The same."),
+            Choice("gate.laws.patience_sheddable", 1.15, "The same."),
             Choice("gate.queue_requests", 32, "Each of them is worth hundreds of short requests."),
             Choice("gate.queue_tokens", 2_097_152, "Which are 65,536 tokens each, for 32 of them."),
             Choice("gate.queue_wait", 45.0, "A few prompts ahead take that long to be read."),

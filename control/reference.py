@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, IPvAnyNetwork, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -20,6 +20,7 @@ _WORDS = {
     str: "text",
     SecretStr: "text",
     Path: "path",
+    IPvAnyNetwork: "network (10.0.0.0/8) or address",
 }
 
 PREAMBLE = """# Configuration reference
@@ -54,6 +55,19 @@ def members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in _UNIONS else (annotation,)
 
 
+def tables(annotation: Any) -> list[type[BaseModel]]:
+    """The models of a setting that is a list or a table of tables; none for any other."""
+    inner = get_args(annotation)
+    return [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
+
+
+def secret(field: FieldInfo) -> bool:
+    """Whether its value, or a part of it, may be shown nowhere."""
+    kinds = [field.annotation, *members(field.annotation)]
+    parts = [part for table in tables(field.annotation) for part in table.model_fields.values()]
+    return SecretStr in kinds or any(secret(part) for part in parts)
+
+
 def allowed(field: FieldInfo) -> str:
     """The allowed values in words: "whole number, 1 to 4096"."""
     kinds = members(field.annotation)
@@ -69,6 +83,10 @@ def _kind(annotation: Any) -> str:
     if get_origin(annotation) in (list, tuple):
         inner = [arg for arg in get_args(annotation) if arg is not Ellipsis]
         return "list of " + " or ".join(dict.fromkeys(_kind(arg) for arg in inner))
+    if get_origin(annotation) is dict:
+        return f"NAME = {_kind(get_args(annotation)[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "{" + ", ".join(annotation.model_fields) + "}"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return "one of " + ", ".join(str(choice.value) for choice in annotation)
     return _WORDS.get(annotation, str(annotation))
@@ -143,4 +161,4 @@ def _default(field: FieldInfo) -> str:
         value = value.value
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    return f"`{value}`" if value != "" else "(empty)"
+    return "(empty)" if value in ("", (), {}) else f"`{value}`"

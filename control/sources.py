@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from surgetank.control.reference import allowed, as_section, leaves, members
+from surgetank.control.reference import allowed, as_section, leaves, members, secret, tables
 
 ENV_PREFIX = "SURGETANK_"
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -169,6 +169,8 @@ def _sentence(error: ValidationError, given: dict[str, Given], fields: dict[str,
         if item is not None and item.key in fields:
             said = fault["msg"].removeprefix("Value error, ")
             own_rule = f" ({said})" if fault["type"] == "value_error" else ""
+            if tables(fields[item.key].annotation):  # which of them, and what is wrong with it
+                own_rule = f" ({'.'.join(path[length:])}: {said})"
             return _one(item, fields) + own_rule
     message = fault["msg"].removeprefix("Value error, ")
     return f"{'.'.join(path)}: {message}" if path else message
@@ -177,6 +179,6 @@ def _sentence(error: ValidationError, given: dict[str, Given], fields: dict[str,
 def _one(item: Given, fields: dict[str, FieldInfo]) -> str:
     field = fields[item.key]
     value = json.dumps(item.value, default=str) if item.value is not None else "unset"
-    if field.annotation is SecretStr:
+    if secret(field):
         value = "a secret of another kind"
     return f"{item.key} is {value} ({item.source}); allowed: {allowed(field)}"

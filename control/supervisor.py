@@ -18,10 +18,12 @@ from typing import Any
 from surgetank.control.child import PARENT_VARIABLE, Child, describe_exit
 from surgetank.control.client import AdminClient, ApiError, Unreachable
 from surgetank.control.panel import Panel
+from surgetank.control.sdnotify import VARIABLE, ServiceManager
 from surgetank.telemetry.clock import Clock
 
 logger = logging.getLogger(__name__)
 USER_MISTAKE = 2
+OK, NO_ANSWER = 200, 0  # HTTP statuses of a probe
 STEADY = 30.0  # seconds of life after which a child's backoff starts anew
 
 
@@ -29,7 +31,7 @@ STEADY = 30.0  # seconds of life after which a child's backoff starts anew
 class Plan:
     """What to run, and within which bounds (seconds)."""
 
-    engine: Sequence[str]
+    engine: Sequence[str] | None  # None: it is another's to run
     sidecar: Sequence[str]
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     admin_token: str = ""
@@ -48,7 +50,9 @@ class Supervisor:
         self._plan = plan
         self._panel = panel
         self._clock = clock
+        self._manager = ServiceManager(plan.env)
         self._env = {**plan.env, PARENT_VARIABLE: str(os.getpid())}
+        self._env.pop(VARIABLE, None)  # it hears from this process alone
         self._children: dict[str, Child] = {}
         self._deaths = {"engine": 0, "sidecar": 0}
         self._stopping = asyncio.Event()
@@ -61,10 +65,9 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
-        keepers = [
-            asyncio.create_task(self._keep("engine", self._plan.engine)),
-            asyncio.create_task(self._keep("sidecar", self._plan.sidecar)),
-        ]
+        keepers = [asyncio.create_task(self._keep("sidecar", self._plan.sidecar))]
+        if self._plan.engine is not None:
+            keepers.append(asyncio.create_task(self._keep("engine", self._plan.engine)))
         watcher = asyncio.create_task(self._watch())
         stopped = asyncio.create_task(self._stopping.wait())
         try:
@@ -84,6 +87,7 @@ class Supervisor:
     def _on_signal(self) -> None:
         self._signals += 1
         if self._signals == 1:
+            self._manager.tell(STOPPING="1", STATUS="draining")
             self._panel.say("draining", "draining; once more to stop at once")
             self._stopping.set()
             return
@@ -164,10 +168,21 @@ class Supervisor:
             if self._listeners:
                 state, status = await self._look(self._listeners)
                 if state != last and not self._stopping.is_set():
+                    self._manager.tell(READY="1", STATUS=state)  # ready: the doors answer
                     self._show(state, self._listeners)
                     last = state
                 self._panel.status(state, status, dict(self._deaths))
+            if self._stopping.is_set() or await self._live():
+                self._manager.tell(WATCHDOG="1")
             await asyncio.sleep(self._plan.poll)
+
+    async def _live(self) -> bool:
+        """Whether a restart of everything would not help. Another's engine is not ours to start
+        anew: there it is enough that the door answers."""
+        if not self._listeners:
+            return True  # dead children are started again, whatever becomes of it
+        code = await asyncio.to_thread(_probe, f"{self._listeners['http']}/health/live")
+        return code == OK or (code != NO_ANSWER and self._plan.engine is None)
 
     async def _look(self, listeners: dict[str, str]) -> tuple[str, dict[str, Any]]:
         """The state in one word, and GET /status."""
@@ -175,7 +190,7 @@ class Supervisor:
         status = await asyncio.to_thread(self._status, listeners["admin"])
         if self._stopping.is_set():
             return "stopping", status
-        if ready:
+        if ready == OK:
             return "ready", status
         if not self._was_ready:
             return "starting", status
@@ -202,12 +217,15 @@ class Supervisor:
             self._panel.welcome({**listeners, **self._plan.also_at})
 
 
-def _probe(url: str) -> bool:
-    """True when the door answers 200."""
+def _probe(url: str) -> int:
+    """The door's HTTP status, or NO_ANSWER."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=2.0) as response:
-            return bool(response.status == 200)
-    except (OSError, urllib.error.URLError) as error:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError as error:
         logger.debug("%s: %s", url, error)
-        return False
+        return NO_ANSWER

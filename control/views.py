@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pydantic import BaseModel, Field
 
 from surgetank import __version__
-from surgetank.admission.limits import LimitView
+from surgetank.admission.limits import SPECS, LimitView
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.control.drain import Drain
+from surgetank.control.fleet.membership import FleetOut
 from surgetank.engine.api import ModelCard
 from surgetank.telemetry.recorder import Totals
 
@@ -30,6 +31,7 @@ class LimitOut(BaseModel):
     minimum: float
     maximum: float
     unit: str
+    whole: bool = Field(description="whether only whole numbers make sense")
     meaning: str
     usage: float | None = Field(description="how much of it is taken, where that can be known")
     override: OverrideOut | None
@@ -89,6 +91,7 @@ class StatusOut(BaseModel):
     limits: list[LimitOut]
     drain: DrainOut | None
     control: ControlOut
+    fleet: FleetOut | None = Field(description="shares of quotas, and who leads")
 
 
 def limits_out(
@@ -99,10 +102,11 @@ def limits_out(
         LimitOut(
             name=view.name,
             value=view.current,
-            base=view.base,
+            base=min(view.base, view.maximum),
             minimum=view.minimum,
             maximum=view.maximum,
             unit=view.unit,
+            whole=SPECS[view.name].whole,
             meaning=view.help,
             usage=usage.get(view.name),
             override=_override_out(view, now),
@@ -130,7 +134,7 @@ def engine_out(card: ModelCard, desk: DeskSnapshot) -> EngineOut:
         context_length=card.context_length,
         kv_blocks=card.kv_blocks,
         kv_block_size=card.kv_block_size,
-        kv_blocks_used=desk.last_step.kv_used if desk.last_step else None,
+        kv_blocks_used=desk.last_step.kv_used if desk.last_step and card.kv_blocks else None,
         max_num_seqs=card.max_num_seqs,
         version=card.engine_version,
         pid=card.pid,
@@ -146,6 +150,7 @@ def status_out(
     control: ControlOut,
     listeners: dict[str, str],
     uptime: float,
+    fleet: FleetOut | None = None,
 ) -> StatusOut:
     """The whole picture, from parts that were read at one moment."""
     state = "ready" if desk.backend_up else "backend_down"
@@ -167,6 +172,7 @@ def status_out(
         limits=limits_out(desk.limits, desk.limit_usage, desk.at),
         drain=_drain_out(drain, desk.at),
         control=control,
+        fleet=fleet,
     )
 
 

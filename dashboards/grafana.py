@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from surgetank.dashboards.colors import colors_of
+from surgetank.dashboards.layout import COLUMNS, places
 from surgetank.dashboards.panels import Board, Kind, Panel, Query, here
 from surgetank.telemetry.catalog import find
 
@@ -31,6 +33,8 @@ TAG = "surgetank"
 GREEN, YELLOW, RED = "green", "yellow", "red"
 _HEIGHT = {Kind.STAT: 4, Kind.NAME: 4}
 
+_SMALL = {"percentunit": 0.1, "s": 0.1, "bytes": 1024, "binBps": 1024}
+
 PanelBuilder = timeseries.Panel | stat.Panel | heatmap.Panel | table.Panel
 
 
@@ -52,10 +56,15 @@ def to_json(board: Board) -> str:
     for variable in _variables():
         builder.with_variable(variable)
     ids = count(1)
+    y = 0
     for row in board.rows:
-        builder.with_row(dashboard.Row(row.title).id(next(ids)))
-        for panel in row.panels:
-            builder.with_panel(_panel(panel).id(next(ids)))
+        title = model.GridPos(h=1, w=COLUMNS, x=0, y=y)
+        builder.with_row(dashboard.Row(row.title).id(next(ids)).grid_pos(title))
+        placed = places([(panel.width, _height(panel)) for panel in row.panels], y + 1)
+        for panel, place in zip(row.panels, placed, strict=True):
+            at = model.GridPos(h=place.h, w=place.w, x=place.x, y=place.y)
+            builder.with_panel(_panel(panel).id(next(ids)).grid_pos(at))
+        y = placed[-1].y + placed[-1].h
     return json.dumps(builder.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
@@ -99,7 +108,7 @@ def _operator_changes() -> dashboard.AnnotationQuery:
 def _panel(panel: Panel) -> PanelBuilder:
     builder = _KINDS[panel.kind](panel)
     builder.title(panel.title).description(panel.description).datasource(SOURCE)
-    builder.unit(panel.unit).span(panel.width).height(_HEIGHT.get(panel.kind, 8))
+    builder.unit(panel.unit)
     builder.thresholds(_thresholds(panel))
     if panel.texts:
         builder.mappings([_texts(panel)])
@@ -107,9 +116,17 @@ def _panel(panel: Panel) -> PanelBuilder:
         builder.min(panel.lowest)
     if panel.highest is not None:
         builder.max(panel.highest)
+    for name, color in _colors(panel).items():
+        fixed = {"mode": model.FieldColorModeId.FIXED.value, "fixedColor": color}
+        override = builder.override_by_regexp if name[0] == "/" else builder.override_by_name
+        override(name, [model.DynamicConfigValue("color", fixed)])
     for number, query in enumerate(panel.queries):
         builder.with_target(_target(panel, query, chr(ord("A") + number)))
     return builder
+
+
+def _height(panel: Panel) -> int:
+    return panel.height or _HEIGHT.get(panel.kind, 8)
 
 
 def _target(panel: Panel, query: Query, ref: str) -> prometheus.Dataquery:
@@ -119,7 +136,16 @@ def _target(panel: Panel, query: Query, ref: str) -> prometheus.Dataquery:
         return target.range().format(prometheus_model.PromQueryFormat.HEATMAP)
     if panel.kind is Kind.TABLE:
         return target.instant().format(prometheus_model.PromQueryFormat.TABLE)
-    return target.instant() if panel.kind is Kind.NAME else target.range()
+    return target.instant() if panel.kind is Kind.NAME or panel.newest else target.range()
+
+
+def _colors(panel: Panel) -> dict[str, str]:
+    """By series' name; a stat's colours are those of its thresholds."""
+    if panel.kind is not Kind.SERIES:
+        return {}
+    return {
+        name: color for query in panel.queries for name, color in colors_of(query.legend).items()
+    }
 
 
 def _thresholds(panel: Panel) -> dashboard.ThresholdsConfig:
@@ -144,6 +170,11 @@ def _series(panel: Panel) -> timeseries.Panel:
     tooltip = common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI)
     builder = timeseries.Panel().legend(legend).tooltip(tooltip.sort(shapes.SortOrder.DESCENDING))
     builder.show_points(shapes.VisibilityMode.NEVER).line_width(1)
+    # Lines that lie at 0 are drawn at the bottom of a small axis, not of one that ends at 10000 %.
+    builder.axis_soft_min(0)
+    if panel.highest is None:
+        small = _SMALL.get(panel.unit, 1)
+        builder.axis_soft_max(small if panel.bad is None else panel.bad)
     if panel.stacked:
         builder.fill_opacity(60).stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL))
     if panel.warn is not None or panel.bad is not None:
@@ -159,7 +190,8 @@ def _stat(panel: Panel) -> stat.Panel:
     builder.color_mode(
         shapes.BigValueColorMode.BACKGROUND if panel.texts else shapes.BigValueColorMode.VALUE
     )
-    builder.graph_mode(shapes.BigValueGraphMode.NONE if named else shapes.BigValueGraphMode.AREA)
+    alone = named or panel.newest
+    builder.graph_mode(shapes.BigValueGraphMode.NONE if alone else shapes.BigValueGraphMode.AREA)
     if named:
         builder.text_mode(shapes.BigValueTextMode.NAME)
     return builder

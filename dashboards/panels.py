@@ -9,6 +9,8 @@ from surgetank.dashboards.promql import Match, Not, Scope
 VARIABLES = (("instance", "$instance"), ("model", "$model"))
 here = Scope("$__rate_interval", VARIABLES)
 
+TOKENS_PER_SECOND = "count:tok/s"  # a unit of our own, as Grafana writes them: 1.2K tok/s
+
 
 class Kind(StrEnum):
     """How a panel draws its queries."""
@@ -38,7 +40,9 @@ class Panel:
     queries: tuple[Query, ...]
     unit: str  # of Grafana's list
     kind: Kind = Kind.SERIES
-    width: int = 12  # of 24
+    width: int = 12  # of 24; more where its line has room left
+    height: int = 0  # in Grafana's cells; 0: what its kind takes
+    newest: bool = False  # a stat of what is there now: what has ended is not shown
     stacked: bool = False
     warn: float | None = None  # drawn as a line; a stat turns yellow
     bad: float | None = None  # the same in red

@@ -59,41 +59,55 @@ class Scope:
         spec = _typed(name, MetricType.GAUGE)
         return f"{how}{_by(spec, by)}({self.select(name, **match)})"
 
-    def quantile(self, q: float, name: str, *by: str, window: str = "", **match: Match) -> str:
-        """The q-quantile of a histogram over the window; absent when nothing was observed."""
+    def quantile(
+        self, q: float, name: str, *by: str, window: str = "", ago: str = "", **match: Match
+    ) -> str:
+        """The q-quantile of a histogram over the window, which ended so long `ago`; absent when
+        nothing was observed."""
         spec = _typed(name, MetricType.HISTOGRAM)
-        rates = f"rate({self.select(name, '_bucket', **match)}[{window or self.window}])"
-        seen = self.events(name, *by, window=window, **match)
+        span = self._span(window) + (f" offset {ago}" if ago else "")
+        rates = f"rate({self.select(name, '_bucket', **match)}{span})"
+        seen = self._part("_count", name, by, span, match)
         quantile = f"histogram_quantile({q:g}, sum{_by(spec, (*by, 'le'))}({rates}))"
         return f"({quantile} and ({seen} > 0))"
 
     def events(self, name: str, *by: str, window: str = "", **match: Match) -> str:
         """Observations of a histogram per second."""
-        return self._part("_count", name, by, window, match)
+        return self._part("_count", name, by, self._span(window), match)
 
     def mean(self, name: str, *by: str, window: str = "", **match: Match) -> str:
         """Mean of a histogram's observations over the window; absent without any."""
-        total = self._part("_sum", name, by, window, match)
-        return ratio(total, self._part("_count", name, by, window, match))
+        span = self._span(window)
+        total = self._part("_sum", name, by, span, match)
+        return ratio(total, self._part("_count", name, by, span, match))
+
+    def _span(self, window: str) -> str:
+        return f"[{window or self.window}]"
 
     def _part(
-        self, suffix: str, name: str, by: tuple[str, ...], window: str, match: dict[str, Match]
+        self, suffix: str, name: str, by: tuple[str, ...], span: str, match: dict[str, Match]
     ) -> str:
         spec = _typed(name, MetricType.HISTOGRAM)
         selector = self.select(name, suffix, **match)
-        return f"sum{_by(spec, by)}(rate({selector}[{window or self.window}]))"
+        return f"sum{_by(spec, by)}(rate({selector}{span}))"
 
     def _over_time(
         self, function: str, name: str, by: tuple[str, ...], window: str, match: dict[str, Match]
     ) -> str:
         spec = _typed(name, MetricType.COUNTER)
         selector = self.select(name, **match)
-        return f"sum{_by(spec, by)}({function}({selector}[{window or self.window}]))"
+        return f"sum{_by(spec, by)}({function}({selector}{self._span(window)}))"
 
 
 def ratio(part: str, whole: str) -> str:
     """part / whole where there is a whole, else absent: 0/0 is NaN, which fires or hides alerts."""
     return f"({part}) / (({whole}) > 0)"
+
+
+def nonzero(expr: str, label: str, nothing: str = "none") -> str:
+    """What `expr` has above 0 by `label`; one series `nothing` at 0 while there is nothing."""
+    empty = f'label_replace(sum({expr}) == 0, "{label}", "{nothing}", "", "")'
+    return f"{expr} > 0 or {empty}"
 
 
 def _found(name: str) -> MetricSpec:

@@ -12,6 +12,7 @@ from surgetank.dashboards.rules import Group, Record
 LOAD_REASONS = (
     "queue_requests",
     "queue_tokens",
+    "in_flight",
     "predicted_wait",
     "kv_pressure",
     "brown_out",
@@ -70,10 +71,12 @@ LOAD = Group(
         Record("instance:retries:ratio2m", ratio(_retries, _arrivals)),
         # Arrivals per first attempt; +Inf when every arrival is a retry.
         Record("instance:amplification:ratio2m", "1 / (1 - instance:retries:ratio2m)"),
+        # Of the last minutes, how much somebody waited or was turned away, and what for.
         Record(
-            "instance:queued:bool", f"{now.gauge('sum', 'queue_requests', 'instance')} > bool 0"
+            "instance_cause:held:ratio2m",
+            now.rate("queue_held_seconds_total", "instance", "cause"),
         ),
-        Record("instance:queued:ratio2m", "avg_over_time(instance:queued:bool[2m])"),
+        Record("instance:queued:ratio2m", now.rate("queue_held_seconds_total", "instance")),
         Record(
             "instance_limit:used:ratio",
             ratio(
@@ -86,9 +89,9 @@ LOAD = Group(
 
 # Why the engine's slots are what they are, while somebody waits. The engine sees its own queue
 # (contended steps); what waits at the gate, it does not, so the longer of the two counts. Slots
-# that stand empty although the gate holds requests are the gate's doing: its KV reserve, its limit
-# of sequences in flight, or else its pace. The gate paces, and the scheduler cuts a step's tokens,
-# so that steps end within the TPOT target: where they take half of it or more, that is compute.
+# that stand empty although requests are there are the gate's doing, and it says what for. The
+# scheduler cuts a step's tokens so that steps end within the TPOT target: where they take half of
+# it or more, a spent token budget is compute.
 _slots = now.rate("batch_slot_steps_total", "instance", "state")
 _capacity = now.rate("batch_seq_capacity_total", "instance")
 _contended = now.rate("batch_contended_seq_capacity_total", "instance")
@@ -100,8 +103,10 @@ def _slot(state: str) -> str:
     return f'sum by (instance) (instance_state:slots:ratio2m{{state="{state}"}})'
 
 
-def _gate_full(limit: str) -> str:
-    return f'sum by (instance) (instance_limit:used:ratio{{limit="{limit}"}} >= bool 0.95)'
+def _held(cause: str) -> str:
+    """Share of slots that stand empty while the gate keeps requests out for that cause."""
+    share = f'sum by (instance) (instance_cause:held:ratio2m{{cause="{cause}"}})'
+    return f"({_times(_slot('no_work'), share)} or {_slot('no_work')} * 0)"
 
 
 def _times(*factors: str) -> str:
@@ -112,23 +117,18 @@ _queued, _short = "instance:queued:ratio2m", "instance:short_steps:bool"
 _at_gate = _times(_slot("filled"), _queued)
 _at_engine = f"({ratio(_contended_seqs, _capacity)})"
 _filled = f"(({_at_engine} >= {_at_gate}) or {_at_gate} or {_at_engine})"
-_held = _times(_slot("no_work"), _queued)
-_kv_full, _seqs_full = _gate_full("kv_reserve"), _gate_full("in_flight_seqs")
-_by_memory = _times(_held, _kv_full)
-_by_limit = _times(_held, _seqs_full, f"(1 - {_kv_full})")
-_paced = _times(_held, f"(1 - {_seqs_full})", f"(1 - {_kv_full})")
 _budget = _slot("blocked_token_budget")
 
 VERDICTS: dict[str, str] = {
     "compute": (
-        f"{_filled} + on (instance) "
-        f"{_times(f'({_paced} + on (instance) {_budget})', f'(1 - {_short})')}"
+        f"{_filled} + on (instance) {_held('compute')} "
+        f"+ on (instance) {_times(_budget, f'(1 - {_short})')}"
     ),
-    "memory": f"{_slot('blocked_kv')} + on (instance) {_by_memory}",
-    "limit": f"{_slot('blocked_limit')} + on (instance) {_by_limit}",
-    "token_budget": _times(_budget, _short),
+    "memory": f"{_slot('blocked_kv')} + on (instance) {_held('memory')}",
+    "limit": f"{_slot('blocked_limit')} + on (instance) {_held('limit')}",
+    "token_budget": f"{_times(_budget, _short)} + on (instance) {_held('token_budget')}",
     "scheduler": _slot("blocked_other"),
-    "dispatch": _times(_paced, _short),
+    "dispatch": _held("dispatch"),
 }
 
 VERDICT = Group(

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import FinishReason, Priority
+from surgetank.telemetry.vocabulary import FinishReason, Move, Priority
 
 # How `detail` begins when a choice is refused for want of memory, of whatever kind.
 OUT_OF_MEMORY = "out of memory"
@@ -72,7 +72,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """What a connected engine serves, and its fixed sizes. Sent once per connection."""
 
     name: str
-    context_length: int  # tokens, prompt and output together
+    context_length: int  # tokens, prompt and output together; 0: not known, like the pool's size
     vocab_size: int
     eos_token_ids: tuple[int, ...]
     tokenizer: str  # the text of a tokenizer.json
@@ -128,6 +128,7 @@ class StepOutput(msgspec.Struct, frozen=True, tag="step"):
     tokens: list[Tokens]
     started: list[Started]
     record: StepRecord | None  # None: only finishes, no step was run (e.g. a refusal while idle)
+    moved: list[tuple[int, Move]] = []  # (request_id, what), for each choice that was
 
 
 PROTOCOL = 1
@@ -142,6 +143,9 @@ class Sink(Protocol):
 
     def on_started(self, started: Started) -> None:
         """The engine began to work on the request."""
+
+    def on_moved(self, what: Move) -> None:
+        """The engine put one of its choices back, or took it up again."""
 
     def on_tokens(self, tokens: Tokens) -> None:
         """New tokens of one choice; the last of a choice carries `finish`."""
@@ -163,8 +167,8 @@ class Watcher(Protocol):
         """The connection is gone; every sink has had on_lost."""
 
 
-class Backend(Protocol):
-    """An engine behind the gate. Neither method blocks; failures arrive through the sink."""
+class Engine(Protocol):
+    """What the gate sees of an engine, of whatever kind."""
 
     @property
     def card(self) -> ModelCard | None:
@@ -178,12 +182,16 @@ class Backend(Protocol):
         """Seconds (monotonic `now`) without a step while the engine has work, 0 while it has none;
         None while it is not there."""
 
+    def apply(self, settings: Settings) -> None:
+        """Change the engine's budgets before its next step; kept for a restarted engine too."""
+
+
+class Backend(Engine, Protocol):
+    """An engine that takes token ids. Neither method blocks; failures arrive through the sink."""
+
     def submit(self, request: GenerateRequest, sink: Sink) -> None:
         """Hand over one request; raises BackendDown when there is no engine."""
 
     def cancel(self, request_id: int, index: int = -1) -> None:
         """Stop one choice (or all): blocks are freed before the next step. The cancelled choice's
         sink hears nothing more. Unknown ids are ignored: the request may just have ended."""
-
-    def apply(self, settings: Settings) -> None:
-        """Change the engine's budgets before its next step; kept for a restarted engine too."""

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 def default_socket() -> Path:
@@ -125,6 +125,13 @@ class EngineConfig(BaseModel):
     unread_timeout: float = Field(
         30.0, gt=0, description="seconds of such a pause before the sidecar is given up"
     )
+
+    @field_validator("socket")
+    @classmethod
+    def _names_a_file(cls, socket: Path) -> Path:
+        if not socket.name:
+            raise ValueError("it names no file")
+        return socket
 
     @model_validator(mode="after")
     def _one_kv_size(self) -> Self:

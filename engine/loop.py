@@ -16,7 +16,7 @@ from surgetank.engine.runner import Runner
 from surgetank.engine.scheduler import schedule
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.stepmodel import StepFit
-from surgetank.telemetry.vocabulary import OomAction, OomSource, SlotState
+from surgetank.telemetry.vocabulary import Move, OomAction, OomSource, SlotState
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ class StepLoop:
         contended = bool(view.waiting)
         plan = schedule(view, budget)
         self.roster.follow(plan)
+        moved = _moved(plan)
         started, scheduled = self._look(plan, contended)
         times.schedule = watch.lap()
         tokens = self._executor.run(plan, times, watch)
@@ -98,7 +99,7 @@ class StepLoop:
         told = record(self.steps, now, plan, scheduled, budget, view, times, trouble)
         self._showing = bool(self.roster)
         self._budgets.learn(told)
-        return StepOutput(tokens + self._answers(), started, told)
+        return StepOutput(tokens + self._answers(), started, told, moved)
 
     def _apply(self, settings: Settings) -> None:
         """New limits, held within what the process was built for."""
@@ -136,3 +137,10 @@ class StepLoop:
     def _answers(self) -> list[Tokens]:
         answers, self.intake.answers = self.intake.answers, []
         return answers
+
+
+def _moved(plan: Plan) -> list[tuple[int, Move]]:
+    """Who was put back, and who was taken up again: has been in a step before."""
+    back = [(each.sequence.request_id, Move.PREEMPTED) for each in plan.preempted]
+    again = [(each.request_id, Move.RESUMED) for each in plan.admitted if each.started]
+    return back + again

@@ -19,6 +19,21 @@ def memory_samples(device: torch.device) -> list[Sample]:
     return found
 
 
+def gpu_uuids(device: torch.device) -> dict[str, str]:
+    """The UUID (without its prefix) of the GPU, or slice of one, that CUDA chose, by its name in
+    metrics; nothing for a CPU."""
+    if device.type != "cuda":
+        return {}
+    return {str(device): str(torch.cuda.get_device_properties(device).uuid)}
+
+
+def retry_samples(device: torch.device) -> list[Sample]:
+    """How often torch's allocator had to try again; nothing where it has no such count."""
+    if device.type != "cuda":
+        return []
+    return [({"device": str(device)}, torch.cuda.memory_stats(device)["num_alloc_retries"])]
+
+
 def _sample(device: str, kind: str, value: float) -> Sample:
     return {"device": device, "kind": kind}, value
 

@@ -16,6 +16,10 @@ class Observer:
         self._recorder = recorder
         self._ring = ring
 
+    def rested(self, seconds: float) -> None:
+        """There was nothing to do for so long."""
+        self._recorder.rested(seconds)
+
     def before_step(self) -> None:
         """Whether its operators are timed is decided now."""
         self._meter.begin()

@@ -100,7 +100,6 @@ class SampledCache:
         self.swap_out = meter.wrap(Operator.KV_COPY, cache.swap_out)
         self.swap_in = meter.wrap(Operator.KV_COPY, cache.swap_in)
         self.release_host = cache.release_host
-        self.release_host = cache.release_host
         self._cache = cache
         self._timed_plan = meter.wrap(Operator.ATTENTION, cache.plan)
         self._meter = meter

@@ -31,6 +31,24 @@ class Budget:
     admit_every: int = 1  # steps, for policies that admit at intervals
 
 
+def prompt_room(budget: Budget, prefill: int, decoding: int, context: int, stored: int = 0) -> int:
+    """Prompt tokens that a step still has room for, with so many of them, so many decoding
+    sequences and so much context in it already; for a sequence with `stored` tokens before them.
+
+    They are cut to what the step's time allows only while somebody decodes and would feel it, and
+    never below half of what decoding takes: a target that the machine cannot meet even without
+    them is not met by starving them."""
+    room = min(budget.tokens - decoding - prefill, budget.prefill_tokens - prefill)
+    model = budget.model
+    each = model.a + model.c
+    so_far = model.seconds(prefill, decoding, context + stored)
+    left = max(budget.seconds, _STRETCH * model.seconds(0, decoding, context)) - so_far
+    if not decoding or room * each <= left:
+        return room
+    in_time = int(max(0.0, left) / each) if each else 0
+    return min(room, max(in_time, budget.least_prefill - prefill))
+
+
 @dataclass(slots=True)
 class View:
     """What the scheduler looks at. It reserves blocks in `kv` and leaves both lists alone."""
@@ -84,19 +102,8 @@ class Plan:
         return sum(each.tokens for each in lost)
 
     def room(self, budget: Budget, stored: int = 0) -> int:
-        """Prompt tokens that still fit, for a sequence with `stored` tokens before them. They are
-        cut to what the step's time allows only while somebody decodes and would feel it, and never
-        below half of what decoding takes: a target that the machine cannot meet even without them
-        is not met by starving them."""
-        room = min(budget.tokens - self.tokens, budget.prefill_tokens - self.prefill_tokens)
-        each = budget.model.a + budget.model.c
-        so_far = budget.model.seconds(self.prefill_tokens, len(self.decode), self.context + stored)
-        decoding = budget.model.seconds(0, len(self.decode), self.context)
-        left = max(budget.seconds, _STRETCH * decoding) - so_far
-        if not self.decode or room * each <= left:
-            return room
-        in_time = int(max(0.0, left) / each) if each else 0
-        return min(room, max(in_time, budget.least_prefill - self.prefill_tokens))
+        """Prompt tokens that still fit, for a sequence with `stored` tokens before them."""
+        return prompt_room(budget, self.prefill_tokens, len(self.decode), self.context, stored)
 
     def compute(self, sequence: Sequence, copy: Copy | None) -> None:
         """Let a sequence decode its next token, in its block's copy if it needs one."""

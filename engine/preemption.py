@@ -43,7 +43,7 @@ def give_way(staying: list[Sequence], view: View, budget: Budget, plan: Plan) ->
         others = [each for each in leaving if each is not victim]
         if not _lacks(first, staying, others, view, budget):
             leaving = others
-    if _enters([each for each in staying if each not in leaving], view, budget):
+    if _enters(first, [each for each in staying if each not in leaving], view, budget):
         for victim in leaving:
             _preempt(victim, PreemptionReason.PRIORITY, staying, view.kv, budget, plan)
 
@@ -78,10 +78,12 @@ def _lacks(
     return view.kv.shortage(first.table, first.tokens, spare, given_up) > 0
 
 
-def _enters(rest: list[Sequence], view: View, budget: Budget) -> bool:
-    """Whether the policy lets it in now, and the others leave it a token of the step."""
+def _enters(first: Sequence, rest: list[Sequence], view: View, budget: Budget) -> bool:
+    """Whether the policy lets it in now, and the others leave it a token of the step: they all
+    decode, but those of lower classes are read on after it."""
     decoding = sum(each.decoding for each in rest)
-    unread = sum(each.remaining for each in rest if not each.decoding)
+    ahead = [each for each in rest if not each.decoding and each.priority <= first.priority]
+    unread = sum(each.remaining for each in ahead)
     room = min(budget.tokens - decoding, budget.prefill_tokens) - unread
     return room > 0 and view.policy.may_admit(Moment(view.steps, len(rest), budget.admit_every))
 

@@ -3,10 +3,10 @@
 from surgetank.engine.kv.manager import KVManager
 from surgetank.engine.kv.pool import NoBlockError
 from surgetank.engine.plan import Budget, Plan, View
-from surgetank.engine.policies.policy import Moment, Policy
+from surgetank.engine.policies.policy import Moment
 from surgetank.engine.preemption import give_way, make_room
 from surgetank.engine.sequence import Sequence
-from surgetank.telemetry.vocabulary import PreemptionReason, SlotState
+from surgetank.telemetry.vocabulary import PreemptionReason, Priority, SlotState
 
 
 def schedule(view: View, budget: Budget) -> Plan:
@@ -16,7 +16,7 @@ def schedule(view: View, budget: Budget) -> Plan:
     make_room(staying, view, budget, plan)
     give_way(staying, view, budget, plan)
     _decode(staying, view.kv, budget, plan)
-    _continue_prefill(staying, view.policy, budget, plan)
+    _continue_prefill(staying, view, budget, plan)
     _admit(staying, view, budget, plan)
     return plan
 
@@ -31,20 +31,28 @@ def _decode(staying: list[Sequence], kv: KVManager, budget: Budget, plan: Plan) 
                 plan.starved += 1
 
 
-def _continue_prefill(staying: list[Sequence], policy: Policy, budget: Budget, plan: Plan) -> None:
-    """The next chunk of prompts begun before; their blocks were reserved on entry."""
+def _continue_prefill(staying: list[Sequence], view: View, budget: Budget, plan: Plan) -> None:
+    """The next chunk of prompts begun before; their blocks were reserved on entry. Where the
+    policy goes by class, none is read on before those of higher classes that wait."""
     unread = [sequence for sequence in staying if not sequence.decoding]
-    for sequence in sorted(unread, key=policy.place):
+    for sequence in sorted(unread, key=view.policy.place):
+        if view.policy.preempts:
+            _admit(staying, view, budget, plan, above=sequence.priority)
         if (room := plan.room(budget, sequence.table.stored)) > 0:
             plan.read(sequence, room)
 
 
-def _admit(staying: list[Sequence], view: View, budget: Budget, plan: Plan) -> None:
-    """Let the waiting in, strictly in order: the first that does not fit stops the line."""
-    slots = budget.sequences - sum(sequence.width for sequence in staying)
+def _admit(
+    staying: list[Sequence], view: View, budget: Budget, plan: Plan, above: int = len(Priority)
+) -> None:
+    """Let the waiting of the classes above that one in, strictly in order: the first that does
+    not fit stops the line."""
+    slots = budget.sequences - sum(each.width for each in (*staying, *plan.admitted))
     if plan.preempted:
         plan.blocked_by = SlotState.BLOCKED_KV
-    for sequence in view.waiting:
+    for sequence in view.waiting[len(plan.admitted) :]:
+        if sequence.priority >= above:
+            return
         obstacle = _obstacle(sequence, slots, staying, view, budget, plan)
         if obstacle is not SlotState.NO_WORK:
             plan.blocked_by = obstacle

@@ -1,12 +1,16 @@
 """The engine's /metrics: a small HTTP server in threads of its own, beside the step loop."""
 
+import logging
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from types import TracebackType
 from typing import Self
 
 from surgetank.telemetry.exporter import Exporter
+
+logger = logging.getLogger(__name__)
 
 
 class ScrapeError(Exception):
@@ -21,8 +25,9 @@ class ScrapeServer:
         handler = type("Handler", (_Handler,), {"exporter": exporter})
         try:
             self._server = _Server((host, port), handler)
-        except OSError as error:
-            raise ScrapeError(f"metrics on {host}:{port}: {error.strerror or error}") from error
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ScrapeError(f"metrics on {host}:{port}: {reason}") from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -50,6 +55,12 @@ class ScrapeServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a scraper that never reads must not keep the engine from stopping
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # HTTPServer's own looks its name up, which can block for long
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        logger.warning("a scrape from %s failed", client_address, exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

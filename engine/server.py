@@ -4,11 +4,14 @@ import logging
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from surgetank.engine.api import PROTOCOL, Hello
 from surgetank.engine.config import BuildError, EngineConfig
+from surgetank.engine.device.nvml import library
+from surgetank.engine.device.sampler import DeviceWatch
 from surgetank.engine.intake import ProtocolError
 from surgetank.engine.link import Arrived, Link, LinkError
 from surgetank.engine.model.errors import ModelError
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 PARENT_VARIABLE = "SURGETANK_PARENT_PID"
 SPINS = "2000"  # some microseconds
-LOOK_UP = 1.0  # seconds between looks at the parent, and at a sidecar that does not read
+LOOK_UP = 1.0  # seconds between looks at parent and sidecar while idle, which is told as often
 
 
 class Server:
@@ -60,8 +63,10 @@ class Server:
             if self._loop.busy and not self._link.congested:
                 arrived = self._link.receive(0)
             else:
-                arrived = self._rest(calm=parent is None)
-                times.idle += watch.lap()
+                arrived = self._rest()
+                rested = watch.lap()
+                times.idle += rested
+                self._observer.rested(rested)
             self._drain(arrived)
             times.drain += watch.lap()
             self._observer.before_step()
@@ -74,13 +79,12 @@ class Server:
                 self._link.send(encode(output))
                 times.emit += watch.lap()
 
-    def _rest(self, calm: bool) -> Arrived:
-        """Sleep until something arrives; `calm`: and nothing else needs a look from time to time.
-        After the first second of quiet the KV cache's integrity is checked."""
+    def _rest(self) -> Arrived:
+        """Sleep until something arrives, or it is time for a look at everything else. After the
+        first second of quiet the KV cache's integrity is checked."""
         unchecked = self._checked != self._loop.steps
-        for_ever = calm and not unchecked and not self._link.congested
         begun = self._clock.monotonic()
-        arrived = self._link.receive(None if for_ever else LOOK_UP)
+        arrived = self._link.receive(LOOK_UP)
         if unchecked and not self._loop.busy and self._clock.monotonic() - begun >= LOOK_UP:
             self._checked = self._loop.steps
             for fault in self._loop.faults():
@@ -113,6 +117,7 @@ def serve(config: EngineConfig) -> int:
         scrape = ScrapeServer(Exporter(registry, clock), config.metrics_host, config.metrics_port)
         with (
             scrape,
+            _device_watch(registry, built, clock),
             _link(config, built, clock) as link,  # first: an engine that lives there keeps its ring
             RingWriter(
                 ring_path(config.socket), config.ring_steps, writer_of(built.card, clock)
@@ -147,9 +152,21 @@ def _build(config: EngineConfig, clock: Clock) -> "Built":
 
 
 def _show_memory(registry: Registry, built: "Built") -> None:
-    from surgetank.engine.memory import memory_samples  # needs torch, as build does
+    from surgetank.engine.memory import memory_samples, retry_samples  # need torch, as build does
 
     registry.source("memory_device_bytes", lambda: memory_samples(built.device))
+    registry.source("memory_alloc_retries_total", lambda: retry_samples(built.device))
+
+
+def _device_watch(
+    registry: Registry, built: "Built", clock: Clock
+) -> AbstractContextManager[object]:
+    """Looks at the GPU, where the engine has one and its library is installed."""
+    from surgetank.engine.memory import gpu_uuids  # needs torch, as build does
+
+    devices = gpu_uuids(built.device)
+    nvml = library() if devices else None
+    return nullcontext() if nvml is None else DeviceWatch(nvml, devices, registry, clock)
 
 
 def _observer(built: "Built", recorder: EngineRecorder, ring: RingWriter) -> "Observer":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from surgetank.telemetry.aliases import ALIASES, ENGINES, REPEATED, STEERING, TOTAL, Alias
 from surgetank.telemetry.buckets import SCRAPE
 from surgetank.telemetry.catalog_engine import ENGINE_METRICS
 from surgetank.telemetry.catalog_sidecar import SIDECAR_METRICS
@@ -17,7 +18,22 @@ from surgetank.telemetry.metricspec import (
     closed,
 )
 
-__all__ = ["CATALOG", "PREFIX", "Layer", "MetricSpec", "MetricType", "Process", "find", "markdown"]
+__all__ = [
+    "ALIASES",
+    "CATALOG",
+    "ENGINES",
+    "PREFIX",
+    "REPEATED",
+    "STEERING",
+    "TOTAL",
+    "Alias",
+    "Layer",
+    "MetricSpec",
+    "MetricType",
+    "Process",
+    "find",
+    "markdown",
+]
 
 
 def _open_labels(specs: Iterable[MetricSpec]) -> list[str]:
@@ -31,8 +47,8 @@ def _open_labels(specs: Iterable[MetricSpec]) -> list[str]:
     )
 
 
-def _gauges(specs: Iterable[MetricSpec]) -> list[str]:
-    return sorted(spec.name for spec in specs if spec.type is MetricType.GAUGE)
+def _sourced(specs: Iterable[MetricSpec]) -> list[str]:
+    return sorted(spec.name for spec in specs if spec.read_when_scraped)
 
 
 _OPERATION_METRICS = SIDECAR_METRICS + ENGINE_METRICS
@@ -46,8 +62,8 @@ TELEMETRY_METRICS: tuple[MetricSpec, ...] = (
     ),
     _telemetry.counter(
         "telemetry_source_errors_total",
-        "Times a gauge could not be read at a scrape; the gauge is then absent.",
-        closed("metric", "build_info", *_gauges(_OPERATION_METRICS)),
+        "Times a metric could not be read at a scrape; it is then absent.",
+        closed("metric", "build_info", *_sourced(_OPERATION_METRICS)),
     ),
     _telemetry.seconds(
         "telemetry_scrape_seconds", "Time to answer one scrape of this process.", buckets=SCRAPE
@@ -73,9 +89,23 @@ def find(name: str) -> MetricSpec:
     return spec
 
 
+_INTRODUCTION = """\
+# Metrics
+
+Generated from the catalogue by `surgetank docs metrics`; a test keeps it current.
+
+Served as `/metrics` by the sidecar on its HTTP port and by the engine on port 8403. A ratio is two
+counters; what cannot be known is absent, never 0. Labels that are not open start at 0.
+"""
+
+
 def markdown() -> str:
-    """The whole catalogue as a markdown table, for the generated reference page."""
-    rows = ["| Metric | Type | Process | Labels | Meaning |", "|---|---|---|---|---|"]
+    """The whole catalogue as a page with one table."""
+    rows = [
+        _INTRODUCTION,
+        "| Metric | Type | Process | Labels | Meaning |",
+        "|---|---|---|---|---|",
+    ]
     for layer in Layer:
         rows += [_row(spec) for spec in CATALOG.values() if spec.layer is layer]
     return "\n".join(rows) + "\n"

@@ -13,6 +13,8 @@ from surgetank.telemetry.metricspec import (
     closed,
 )
 from surgetank.telemetry.vocabulary import (
+    GpuSignal,
+    GpuThrottle,
     OomAction,
     OomSource,
     Operator,
@@ -122,6 +124,11 @@ MEMORY_METRICS: tuple[MetricSpec, ...] = (
         closed("kind", "resident", "allocated", "reserved", "inactive_split", "total"),
         unit="bytes",
     ),
+    _memory.source_counter(
+        "memory_alloc_retries_total",
+        "Allocations that torch's GPU allocator tried again after it had flushed its cache.",
+        _DEVICE,
+    ),
     _memory.counter(
         "memory_prefix_tokens_total",
         "Prompt tokens looked up in the prefix cache.",
@@ -173,4 +180,34 @@ COMPUTE_METRICS: tuple[MetricSpec, ...] = (
     ),
 )
 
-ENGINE_METRICS = BATCH_METRICS + MEMORY_METRICS + COMPUTE_METRICS
+GPU_METRICS: tuple[MetricSpec, ...] = (
+    _compute.gauge(
+        "compute_gpu_up",
+        "1 while the driver answers for the engine's GPU, else 0; absent where none is asked.",
+        _DEVICE,
+    ),
+    _compute.gauge(
+        "compute_gpu_ratio",
+        "How busy the GPU was in the last second; absent where the hardware does not tell.",
+        _DEVICE,
+        closed("signal", *GpuSignal),
+    ),
+    _compute.source_counter(
+        "compute_gpu_throttle_seconds_total",
+        "How long the GPU's clocks were held down, by reason; several can hold at once.",
+        _DEVICE,
+        closed("reason", *GpuThrottle),
+        unit="seconds",
+    ),
+    _compute.source_counter(
+        "compute_xid_total",
+        "Faults that the GPU reported (XID); the engine's log has their numbers.",
+        _DEVICE,
+    ),
+    _compute.source_counter(
+        "compute_gpu_driver_losses_total",
+        "Times that the GPU's driver did not answer and had to be opened again.",
+    ),
+)
+
+ENGINE_METRICS = BATCH_METRICS + MEMORY_METRICS + COMPUTE_METRICS + GPU_METRICS

@@ -9,6 +9,7 @@ from surgetank.telemetry.metricspec import (
     LIMIT,
     MODEL,
     OUTCOME,
+    POLICY,
     PRIORITY,
     QUEUE_EXIT,
     REASON,
@@ -18,6 +19,7 @@ from surgetank.telemetry.metricspec import (
     Process,
     closed,
 )
+from surgetank.telemetry.vocabulary import SpanLoss
 
 # The headers that the sidecar reads, and why one may not be followed.
 HEADER = closed(
@@ -37,8 +39,10 @@ HEADER = closed(
     "x-surgetank-tenant",
     "x-gateway-inference-fairness-id",
     "x-smg-tenant-id",
+    "authorization",
     "x-request-id",
     "traceparent",
+    "tracestate",
 )
 PROBLEM = closed("problem", "conflict", "malformed", "out_of_range", "raised", "untrusted")
 
@@ -47,6 +51,7 @@ _queue = Declare(Process.SIDECAR, Layer.BATCH)
 _admission = Declare(Process.SIDECAR, Layer.ADMISSION)
 _control = Declare(Process.SIDECAR, Layer.CONTROL)
 _retry = Declare(Process.SIDECAR, Layer.RETRY)
+_tracing = Declare(Process.SIDECAR, Layer.TELEMETRY)
 
 REQUEST_METRICS: tuple[MetricSpec, ...] = (
     _request.counter(
@@ -109,6 +114,12 @@ REQUEST_METRICS: tuple[MetricSpec, ...] = (
         closed("slo", "availability", "ttft", "tpot"),
         closed("result", "good", "bad"),
     ),
+    _request.gauge(
+        "slo_target_seconds",
+        "The latencies that requests are judged against, as configured.",
+        closed("slo", "ttft", "tpot"),
+        unit="seconds",
+    ),
 )
 
 QUEUE_METRICS: tuple[MetricSpec, ...] = (
@@ -123,6 +134,13 @@ QUEUE_METRICS: tuple[MetricSpec, ...] = (
         "queue_oldest_age_seconds",
         "How long the longest-waiting request has waited; absent while none waits.",
         PRIORITY,
+        unit="seconds",
+    ),
+    _queue.counter(
+        "queue_held_seconds_total",
+        "Time in which requests waited at the gate or were refused for load, by what kept the next "
+        "one out of the batch.",
+        closed("cause", "none", "stall", "compute", "memory", "limit", "token_budget", "dispatch"),
         unit="seconds",
     ),
     _queue.seconds(
@@ -202,14 +220,61 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
         "control_policy_errors_total", "Policies that raised; their limits stayed as they were."
     ),
     _control.counter(
+        "policy_shadow_decisions_total",
+        "Requests about which a policy in the shadow was asked: what was done, what it said.",
+        POLICY,
+        closed("live", "admitted", "refused"),
+        closed("shadow", "admitted", "refused"),
+    ),
+    _control.counter(
+        "policy_rollbacks_total",
+        "Policies that were taken back: by an operator, at their end, or for what they did.",
+        POLICY,
+        closed("cause", "operator", "expiry", "errors", "goodput", "late"),
+    ),
+    _control.counter(
+        "policy_errors_total",
+        "Times that a policy on trial, or one of another distribution, raised; another decided.",
+        POLICY,
+    ),
+    _control.gauge(
+        "policy_canary_goodput_ratio",
+        "Of the engine-seconds offered to each arm, those answered in time; absent without one.",
+        closed("arm", "live", "candidate"),
+    ),
+    _control.counter(
         "journal_write_failures_total", "Changes that the journal's file did not get."
     ),
     _control.gauge("backend_up", "1 while the engine is connected, else 0.", BACKEND),
     _control.gauge(
         "backend_metrics_age_seconds",
-        "Since the engine last reported a step; absent before its first.",
+        "Since the embedded engine last reported a step, or another's metrics were last read; "
+        "absent before the first.",
         BACKEND,
         unit="seconds",
+    ),
+    _control.gauge(
+        "backend_signal_available",
+        "1 while another maker's engine tells this of itself, else 0.",
+        BACKEND,
+        closed(
+            "signal",
+            *("running", "waiting", "kv_used"),
+            *("prompt_tokens", "output_tokens", "preemptions"),
+        ),
+    ),
+    _control.gauge(
+        "shared_state_mode",
+        "1 for where this sidecar's shares of quotas come from: it is the only one, leases renewed "
+        "in time, the last shares while Redis is lost, its part of each limit.",
+        closed("mode", "single", "shared", "holding", "alone"),
+    ),
+    _control.gauge("shared_state_sidecars", "Sidecars that share, this one included."),
+    _control.counter(
+        "shared_state_failures_total", "Questions that Redis did not answer in time, or at all."
+    ),
+    _control.gauge(
+        "fleet_leader", "1 while this sidecar decides for all that share; absent without a Redis."
     ),
     _retry.counter(
         "retry_arrivals_total",
@@ -222,8 +287,12 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     ),
     _retry.counter(
         "retry_budget_denied_total",
-        "Retries refused for want of budget: the lane closed, the tenant's account, that of all.",
-        closed("reason", "retry_share", "retry_budget_tenant", "retry_budget_all"),
+        "Retries refused for want of budget: the lane closed, the tenant's account, that of all, "
+        "that of all sidecars.",
+        closed(
+            "reason",
+            *("retry_share", "retry_budget_tenant", "retry_budget_all", "retry_budget_fleet"),
+        ),
     ),
     _retry.seconds(
         "retry_backoff_taken_seconds",
@@ -238,4 +307,13 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     ),
 )
 
-SIDECAR_METRICS = REQUEST_METRICS + QUEUE_METRICS + GATE_METRICS
+TRACE_METRICS: tuple[MetricSpec, ...] = (
+    _tracing.counter("trace_spans_exported_total", "Spans that the collector took."),
+    _tracing.counter(
+        "trace_spans_dropped_total",
+        "Spans that were to be kept and never reached the collector, and why.",
+        closed("reason", *SpanLoss),
+    ),
+)
+
+SIDECAR_METRICS = REQUEST_METRICS + QUEUE_METRICS + GATE_METRICS + TRACE_METRICS

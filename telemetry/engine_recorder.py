@@ -88,6 +88,10 @@ class EngineRecorder:
         self.registry.source("compute_step_model_seconds", terms)
         self.registry.source("compute_step_model_error_ratio", error)
 
+    def rested(self, seconds: float) -> None:
+        """The loop had nothing to do; told as it passes, for an idle engine has no records."""
+        self._stages.at("idle").value += seconds
+
     def step(self, record: StepRecord) -> None:
         """Tell one step; each record exactly once, in order."""
         self._count_batch(record)
@@ -152,7 +156,6 @@ class EngineRecorder:
         self._stages.at("schedule").value += record.schedule
         self._stages.at("forward").value += record.forward
         self._stages.at("postprocess").value += postprocess
-        self._stages.at("idle").value += record.idle
         kind = step_kind(record)
         if kind is not None:
             self._steps.at(kind).value += 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from surgetank.telemetry.metricspec import MetricSpec, Openness
+from surgetank.telemetry.tracecontext import SpanId
 
 LabelValues = tuple[str, ...]
 
@@ -30,12 +31,22 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
+class Exemplar:
+    """One observation and the span that tells of it, as OpenMetrics has them."""
+
+    value: float
+    span: SpanId
+    at: float  # wall clock
+
+
+@dataclass(frozen=True, slots=True)
 class HistogramReading:
     """A histogram at one moment; `counts` by bucket, not cumulated, the last one past all edges."""
 
     edges: tuple[float, ...]
     counts: list[int]
     sum: float
+    exemplars: tuple[Exemplar | None, ...] = ()  # by bucket, the newest of each; empty: none at all
 
     @property
     def count(self) -> int:
@@ -46,21 +57,29 @@ class HistogramReading:
 class Histogram:
     """Counts of observations by bucket, and their sum."""
 
-    __slots__ = ("_counts", "_edges", "_sum")
+    __slots__ = ("_counts", "_edges", "_exemplars", "_sum")
 
     def __init__(self, edges: tuple[float, ...]) -> None:
         self._edges = edges
         self._counts = [0] * (len(edges) + 1)
         self._sum = 0.0
+        self._exemplars: list[Exemplar | None] = []
 
     def observe(self, value: float, times: int = 1) -> None:
         """Count one value, or the same value several times."""
         self._counts[bisect_left(self._edges, value)] += times
         self._sum += value * times
 
+    def exemplify(self, exemplar: Exemplar) -> None:
+        """An observation, which was counted before, becomes its bucket's example."""
+        if not self._exemplars:
+            self._exemplars = [None] * len(self._counts)
+        self._exemplars[bisect_left(self._edges, exemplar.value)] = exemplar
+
     def read(self) -> HistogramReading:
         """A copy that the writer no longer touches."""
-        return HistogramReading(self._edges, self._counts.copy(), self._sum)
+        exemplars = tuple(self._exemplars)
+        return HistogramReading(self._edges, self._counts.copy(), self._sum, exemplars)
 
 
 Child = TypeVar("Child", bound=Counter | Histogram)

@@ -16,6 +16,7 @@ WITHHELD = frozenset(
     {"prompt", "messages", "text", "content", "body", "input", "output", "completion", "token_ids"}
 )
 MAX_FIELD = 300  # characters
+_FOR_MACHINES = frozenset({"trace_id", "span_id"})  # 48 digits that no one reads at a terminal
 # Loggers that bring handlers of their own, or would write a line per request.
 _FOREIGN = {
     "uvicorn": logging.NOTSET,
@@ -23,6 +24,7 @@ _FOREIGN = {
     "uvicorn.access": logging.WARNING,
     "grpc": logging.NOTSET,
     "httpx": logging.WARNING,
+    "urllib3": logging.WARNING,
 }
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
@@ -78,7 +80,11 @@ class HumanFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()} "
         name = record.name.removeprefix("surgetank.")
-        fields = "".join(f"  {key}={_printable(value)}" for key, value in _fields(record))
+        fields = "".join(
+            f"  {key}={_printable(value)}"
+            for key, value in _fields(record)
+            if key not in _FOR_MACHINES
+        )
         line = f"{time} {level}{name}: {record.getMessage()}{fields}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)

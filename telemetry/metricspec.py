@@ -1,6 +1,6 @@
 """What the catalogue says of one metric: the types of its entries, and their label sets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from surgetank.telemetry.buckets import Buckets
@@ -74,11 +74,17 @@ class MetricSpec:
     labels: tuple[Label, ...] = ()
     buckets: Buckets | None = None  # of a histogram
     slo: str = ""  # `ttft` or `tpot`: whose target becomes one more edge
+    kept_elsewhere: bool = False  # a counter that is read when scraped, as gauges are
 
     @property
     def full_name(self) -> str:
         """The name as it is scraped."""
         return PREFIX + self.name
+
+    @property
+    def read_when_scraped(self) -> bool:
+        """Whether it comes from a source, and is absent where that has nothing to say."""
+        return self.kept_elsewhere or self.type is MetricType.GAUGE
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -93,6 +99,7 @@ def closed(name: str, *values: str) -> Label:
 
 MODEL = Label("model", (UNKNOWN, OTHER), Openness.ALLOWED)
 LIMIT = Label("limit", (), Openness.OURS)
+POLICY = Label("policy", (), Openness.OURS)
 CAUSE = Label("cause", ("operator", "expiry"), Openness.OURS)
 BACKEND = Label("backend", (), Openness.OURS)
 # What tells an attempt number: a header, or the gate's own memory; `none` on a first try.
@@ -129,6 +136,11 @@ class Declare:
     def counter(self, name: str, help: str, *labels: Label, unit: str = "") -> MetricSpec:
         """A count of events, or an amount that only grows."""
         return self._spec(MetricType.COUNTER, name, help, labels, unit)
+
+    def source_counter(self, name: str, help: str, *labels: Label, unit: str = "") -> MetricSpec:
+        """An amount that only grows and that somebody else keeps: read when scraped."""
+        spec = self._spec(MetricType.COUNTER, name, help, labels, unit)
+        return replace(spec, kept_elsewhere=True)
 
     def gauge(self, name: str, help: str, *labels: Label, unit: str = "") -> MetricSpec:
         """A value read when scraped."""

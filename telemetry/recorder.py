@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from surgetank.telemetry.family import Exemplar
 from surgetank.telemetry.metricspec import OTHER, PRIORITIES, UNKNOWN
 from surgetank.telemetry.registry import Registry, Sample
+from surgetank.telemetry.tracecontext import SpanId
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, QueueExit, Reason
 
 # An ok request is a good event. Not judged: a client's own mistakes, and what we refused or
@@ -68,9 +70,11 @@ class Recorder:
         self._denied = registry.counter("retry_budget_denied_total")
         self._ignored = registry.counter("headers_ignored_total")
         self._changes = registry.counter("limit_changes_total")
+        self._held = registry.counter("queue_held_seconds_total")
         self._in_flight = dict.fromkeys(Lane, 0)
         self._queued = {(lane, priority): 0 for lane in Lane for priority in Priority}
         self._queued_tokens = dict.fromkeys(Priority, 0)
+        registry.source("slo_target_seconds", self._read_targets)
         registry.source("requests_in_flight", self._read_in_flight)
         registry.source("queue_requests", self._read_queued)
         registry.source("queue_tokens", self._read_queued_tokens)
@@ -106,8 +110,11 @@ class Recorder:
         priority: Priority,
         duration: float,
     ) -> None:
-        """A received request's one end; `lane` as it was told to received() or moved()."""
-        known = self._model(model)
+        """A received request's one end; `lane` as it was told to received() or moved().
+
+        Who asked for a model that is not served has no model: it counts as another's.
+        """
+        known = self._unserved() if reason is Reason.UNKNOWN_MODEL else self._model(model)
         self._in_flight[lane] -= 1
         self._requests.at(known.label, outcome, lane, PRIORITIES[priority]).value += 1
         known.duration[priority].observe(duration)
@@ -151,7 +158,7 @@ class Recorder:
 
         Tokens that came together share the gap evenly.
         """
-        known = self._model(model)
+        known = self._models.get(model) or self._model(model)
         known.output.value += count
         if gap is not None and count > 0:
             known.gap.observe(gap / count, count)
@@ -164,6 +171,35 @@ class Recorder:
             self._judge("tpot", good=tpot <= targets.tpot)
         if ttft is not None:
             self._judge("ttft", good=ttft <= targets.ttft)
+
+    def exemplify(
+        self,
+        *,
+        model: str,
+        reason: Reason,
+        priority: Priority,
+        span: SpanId,
+        at: float,
+        duration: float,
+        wait: float | None,
+        ttft: float | None,
+        tpot: float | None,
+        gap: float | None,
+    ) -> None:
+        """An ended request's latencies, recorded before, become examples that lead to its trace;
+        `at` is wall time, `wait` that in the queue if the engine got it, `gap` the longest between
+        two of its tokens, None what it has not."""
+        known = self._models[OTHER] if reason is Reason.UNKNOWN_MODEL else self._model(model)
+        if wait is not None:
+            waits = self._waits.at(PRIORITIES[priority], QueueExit.DISPATCHED)
+            waits.exemplify(Exemplar(wait, span, at))
+        known.duration[priority].exemplify(Exemplar(duration, span, at))
+        if ttft is not None:
+            known.ttft[priority].exemplify(Exemplar(ttft, span, at))
+        if tpot is not None:
+            known.tpot.exemplify(Exemplar(tpot, span, at))
+        if gap is not None:
+            known.gap.exemplify(Exemplar(gap, span, at))
 
     def retry_arrival(self, *, attempt: int, detected_by: str) -> None:
         """An arrival's attempt number (0 = first try) and the header that states it ("": none)."""
@@ -187,6 +223,10 @@ class Recorder:
         """Request headers that could not be followed."""
         self._ignored.at(header, problem).value += times
 
+    def queue_held(self, cause: str, seconds: float) -> None:
+        """So long the next waiting request stayed out of the batch, for that cause."""
+        self._held.at(cause).value += seconds
+
     def limit_changed(self, *, limit: str, direction: str, cause: str) -> None:
         """A limit went `up`, `down` or kept the `same` value under a new owner."""
         self._changes.at(limit, direction, cause).value += 1
@@ -205,8 +245,16 @@ class Recorder:
     def _model(self, name: str) -> _Model:
         return self._models.get(name) or self._models[self.registry.admit("model", name)]
 
+    def _unserved(self) -> _Model:
+        return self._models[self.registry.admit("model", "")]
+
     def _judge(self, slo: str, *, good: bool) -> None:
         self._slo.at(slo, "good" if good else "bad").value += 1
+
+    def _read_targets(self) -> Iterator[Sample]:
+        targets = self.registry.targets
+        yield {"slo": "ttft"}, targets.ttft
+        yield {"slo": "tpot"}, targets.tpot
 
     def _read_in_flight(self) -> Iterator[Sample]:
         for lane, count in self._in_flight.items():

@@ -46,13 +46,15 @@ class Registry:
     """Holds what one process exports, and refuses what the catalogue does not know.
 
     Counters and histograms exist from the start, at 0 for every combination of known label values.
-    A gauge is a callable read at scrape: what it does not yield is absent, never 0.
+    A gauge, and a counter that is kept elsewhere, is a callable read at scrape: what it does not
+    yield is absent, never 0.
     """
 
     def __init__(self, process: Process, targets: SloTargets | None = None) -> None:
         if process is Process.BOTH:
             raise ValueError("process: a registry belongs to one process; allowed: sidecar, engine")
         self.process = process
+        self.reads = 0  # how often everything was read
         self.targets = targets or SloTargets()
         self._known: dict[str, list[str]] = {}  # values of each open label
         self._own_labels: set[str] = set()  # those that take our names on first sight
@@ -74,12 +76,13 @@ class Registry:
         return self._find(self._histograms, name, MetricType.HISTOGRAM)
 
     def source(self, name: str, read: Source) -> None:
-        """Read a gauge from `read()` at each scrape; it yields (labels by name, value).
+        """Read a metric from `read()` at each scrape; it yields (labels by name, value).
 
         It is called on the thread that scrapes. It may yield nothing, and must be quick. Several
-        sources may share a gauge. LookupError when this process exports no such gauge.
+        sources may share a metric. LookupError when this process exports no such gauge, or
+        counter kept elsewhere.
         """
-        self._find(self._sources, name, MetricType.GAUGE).append(read)
+        self._find(self._sources, name, "source").append(read)
 
     def allow(self, label: str, *values: str) -> None:
         """Put values on an open label's list, and start their series at 0.
@@ -110,6 +113,7 @@ class Registry:
 
     def read(self) -> list[Reading]:
         """Every metric now, in the catalogue's order. See family.py for what is consistent."""
+        self.reads += 1
         readings = []
         for name, spec in CATALOG.items():
             if name in self._counters:
@@ -117,7 +121,7 @@ class Registry:
             elif name in self._histograms:
                 readings.append(_reading(self._histograms[name]))
             elif name in self._sources:
-                readings.append(Reading(spec, self._read_gauge(spec)))
+                readings.append(Reading(spec, self._read_sources(spec)))
         return readings
 
     def _declare(self, spec: MetricSpec) -> None:
@@ -126,11 +130,11 @@ class Registry:
                 self._known.setdefault(label.name, list(label.values))
             if label.openness is Openness.OURS:
                 self._own_labels.add(label.name)
-        if spec.type is MetricType.COUNTER:
+        if spec.read_when_scraped:
+            self._sources[spec.name] = []
+        elif spec.type is MetricType.COUNTER:
             counters = self._counters[spec.name] = Family(spec, Counter, self.admit)
             counters.preset(self._combinations(spec))
-        elif spec.type is MetricType.GAUGE:
-            self._sources[spec.name] = []
         else:
             edges = self._edges(spec)
             histograms = Family(spec, lambda: Histogram(edges), self.admit)
@@ -144,11 +148,13 @@ class Registry:
             return spec.buckets.edges
         return spec.buckets.including(self.targets.named(spec.slo))
 
-    def _find(self, table: dict[str, T], name: str, kind: MetricType) -> T:
+    def _find(self, table: dict[str, T], name: str, wanted: str) -> T:
         spec = find(name)
         if spec.name not in table:
+            is_read = ", read when scraped" if spec.kept_elsewhere else ""
             raise LookupError(
-                f"{spec.name}: a {spec.type} of {spec.process}; wanted a {kind} of {self.process}"
+                f"{spec.name}: a {spec.type} of {spec.process}{is_read}; "
+                f"wanted a {wanted} of {self.process}"
             )
         return table[spec.name]
 
@@ -156,8 +162,8 @@ class Registry:
         """Every combination of the label values known so far; none while a label has no value."""
         return product(*(self._known.get(label.name, label.values) for label in spec.labels))
 
-    def _read_gauge(self, spec: MetricSpec) -> dict[LabelValues, float | HistogramReading]:
-        """One broken gauge is absent, counted and logged; the others are served all the same."""
+    def _read_sources(self, spec: MetricSpec) -> dict[LabelValues, float | HistogramReading]:
+        """One broken source is absent, counted and logged; the others are served all the same."""
         samples: dict[LabelValues, float | HistogramReading] = {}
         try:
             for read in self._sources[spec.name]:
@@ -169,7 +175,7 @@ class Registry:
             errors = self._source_errors.at(spec.name)
             errors.value += 1
             if errors.value == 1:  # the counter tells of the rest
-                log.exception("gauge %s cannot be read and is absent", spec.full_name)
+                log.exception("%s cannot be read and is absent", spec.full_name)
             return {}
         return samples
 

@@ -58,11 +58,12 @@ class StepFit:
         self._theta = [0.0] * 4
         self._a = [[0.0] * 4 for _ in range(4)]
         self._r = [0.0] * 4
+        self._current = StepModel(0.0, 0.0, 0.0, 0.0)
 
     @property
     def model(self) -> StepModel | None:
         """The coefficients as they stand; None before ENOUGH steps."""
-        return None if self.steps < ENOUGH else self._current()
+        return None if self.steps < ENOUGH else self._current
 
     @property
     def alarm(self) -> bool:
@@ -79,30 +80,39 @@ class StepFit:
     def learn(self, prefill: float, batch: float, resident: float, seconds: float) -> None:
         """One step of that size took so long (> 0)."""
         self.steps += 1
-        predicted = self._current().seconds(prefill, batch, resident)
+        predicted = self._current.seconds(prefill, batch, resident)
         error = min(1.0, abs(predicted - seconds) / seconds)
         weight = max(_ERROR_WEIGHT, 1.0 / self.steps)
         self.error += weight * (error - self.error)
-        amounts = (1.0, prefill, batch, resident)
-        self._accumulate([x * scale / seconds for x, scale in zip(amounts, _SCALE)])
+        constant, per_prefill, per_batch, per_resident = _SCALE
+        self._accumulate(
+            (
+                constant / seconds,
+                prefill * per_prefill / seconds,
+                batch * per_batch / seconds,
+                resident * per_resident / seconds,
+            )
+        )
         for _ in range(_SWEEPS):
             self._descend()
+        t0, a, b, c = self._theta
+        self._current = StepModel(t0 * constant, a * per_prefill, b * per_batch, c * per_resident)
 
-    def _accumulate(self, x: list[float]) -> None:
-        """A and r fade, and take in x (already divided by tau, so that the target is 1)."""
-        for i, xi in enumerate(x):
-            row = self._a[i]
+    def _accumulate(self, x: tuple[float, float, float, float]) -> None:
+        """A and r fade, and take in x (already divided by tau, so that the target is 1). Written
+        out, like _descend: both run in every step, and loops of four cost twice as much."""
+        x0, x1, x2, x3 = x
+        for i, (row, xi) in enumerate(zip(self._a, x)):
             self._r[i] = _FORGETTING * self._r[i] + xi
-            for j, xj in enumerate(x):
-                row[j] = _FORGETTING * row[j] + xi * xj
+            row[0] = _FORGETTING * row[0] + xi * x0
+            row[1] = _FORGETTING * row[1] + xi * x1
+            row[2] = _FORGETTING * row[2] + xi * x2
+            row[3] = _FORGETTING * row[3] + xi * x3
 
     def _descend(self) -> None:
-        theta = self._theta
+        theta, r = self._theta, self._r
         for i, row in enumerate(self._a):
             if row[i] > 0.0:
-                fitted = sum(entry * value for entry, value in zip(row, theta))
-                theta[i] = max(0.0, theta[i] + (self._r[i] - fitted) / row[i])
-
-    def _current(self) -> StepModel:
-        t0, a, b, c = (value * scale for value, scale in zip(self._theta, _SCALE))
-        return StepModel(t0, a, b, c)
+                a0, a1, a2, a3 = row
+                fitted = a0 * theta[0] + a1 * theta[1] + a2 * theta[2] + a3 * theta[3]
+                theta[i] = max(0.0, theta[i] + (r[i] - fitted) / row[i])

@@ -30,6 +30,7 @@ class Reason(StrEnum):
 
     NONE = "none"
     BAD_REQUEST = "bad_request"
+    API_KEY = "api_key"
     HEADERS_TOO_LARGE = "headers_too_large"
     HEADER_TIMEOUT = "header_timeout"
     BODY_TOO_LARGE = "body_too_large"
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     UNKNOWN_ROUTE = "unknown_route"
     QUEUE_REQUESTS = "queue_requests"
     QUEUE_TOKENS = "queue_tokens"
+    IN_FLIGHT = "in_flight"
     PREDICTED_WAIT = "predicted_wait"
     KV_PRESSURE = "kv_pressure"
     BROWN_OUT = "brown_out"
@@ -59,6 +61,8 @@ class Reason(StrEnum):
     SLOW_READER = "slow_reader"
     ENGINE_LOST = "engine_lost"
     ENGINE_REFUSED = "engine_refused"
+    ENGINE_FULL = "engine_full"
+    ENGINE_ERROR = "engine_error"
     OUT_OF_MEMORY = "out_of_memory"
     BUG = "bug"
 
@@ -153,6 +157,27 @@ class OomAction(StrEnum):
     REFUSED = "refused"
 
 
+class GpuSignal(StrEnum):
+    """How busy a GPU is: what its driver samples, and what its hardware counts."""
+
+    UTIL = "util"
+    SM_ACTIVE = "sm_active"
+    SM_OCCUPANCY = "sm_occupancy"
+    TENSOR_ACTIVE = "tensor_active"
+    DRAM_ACTIVE = "dram_active"
+
+
+class GpuThrottle(StrEnum):
+    """Why a GPU's clocks are held down."""
+
+    SW_POWER_CAP = "sw_power_cap"
+    HW_SLOWDOWN = "hw_slowdown"
+    SYNC_BOOST = "sync_boost"
+    SW_THERMAL = "sw_thermal"
+    HW_THERMAL = "hw_thermal"
+    HW_POWER_BRAKE = "hw_power_brake"
+
+
 class Operator(StrEnum):
     """What a step's device time is spent on."""
 
@@ -162,3 +187,20 @@ class Operator(StrEnum):
     SAMPLING = "sampling"
     KV_COPY = "kv_copy"
     OTHER = "other"
+
+
+class Move(StrEnum):
+    """What the engine does with a request between its first step and its last."""
+
+    PREEMPTED = "preempted"
+    RESUMED = "resumed"
+
+
+class SpanLoss(StrEnum):
+    """Why a span never reached the collector."""
+
+    QUEUE_FULL = "queue_full"
+    UNREACHABLE = "unreachable"  # no answer, or only ones that say to try again
+    REJECTED = "rejected"  # the collector does not want it
+    SHUTDOWN = "shutdown"  # it was not through when the process ended
+    BUG = "bug"

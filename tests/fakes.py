@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from surgetank.admission.api import Ask, Delta, End, Headers, Listener, Served
+from surgetank.admission.api import Ask, Delta, End, Headers, Listener, TextModel
 from surgetank.admission.outcome import Refusal, Refused
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard, TokenLogprob
@@ -73,7 +73,7 @@ def end_ticket(ticket: Ticket, outcome: Outcome, reason: Reason) -> None:
 class FakeCall:
     """One submitted request whose tokens the test (or FakeDesk's script) hands out."""
 
-    def __init__(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> None:
+    def __init__(self, ticket: Ticket, served: TextModel, ask: Ask, listener: Listener) -> None:
         self.ticket = ticket
         self.served = served
         self.ask = ask
@@ -84,6 +84,7 @@ class FakeCall:
             served.codec.detokenizer(ask.stop, ask.sampling.min_tokens) for _ in range(ask.n)
         ]
         self._tokens = 0
+        self.held = False
 
     def emit(self, ids: Sequence[int], index: int = 0, finish: FinishReason | None = None) -> None:
         """New tokens of one choice, each with log-probability -0.5 when it was asked for."""
@@ -112,6 +113,9 @@ class FakeCall:
         """Whether a stop string ended this choice."""
         return self._texts[index].stopped
 
+    def hold(self, held: bool) -> None:
+        self.held = held
+
     def cancel(
         self, outcome: Outcome = Outcome.CANCELLED, reason: Reason = Reason.CLIENT_GONE
     ) -> None:
@@ -127,9 +131,11 @@ class FakeDesk:
     token per choice, up to max_tokens (finish `length`) or the script's end (finish `stop`).
     """
 
-    def __init__(self, served: Served | None = None, script: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, served: TextModel | None = None, script: Sequence[int] | None = None
+    ) -> None:
         card = tiny_card()
-        self.served = served or Served(card.name, card, TextCodec(card))
+        self.served = served or TextModel(card.name, card, TextCodec(card))
         self.script = script
         self.tickets: list[Ticket] = []
         self.headers: list[Headers] = []
@@ -137,19 +143,26 @@ class FakeDesk:
         self.calls: list[FakeCall] = []
         self.refuse_submit: Refusal | None = None  # what submit() answers instead of serving
         self.refuse_find: Refusal | None = None  # what find() answers instead of a model
+        self.bar: Refusal | None = None  # why nobody may ask
+        self.peers: list[str] = []
         self.hint: float | None = None  # what refuse() fills in as retry_after
         self.is_ready = True
         self.on_event: Callable[[], None] = lambda: None  # after every call of ours and every end
 
-    def arrive(self, door: str, headers: Headers) -> Ticket:
+    def arrive(self, door: str, headers: Headers, peer: str = "") -> Ticket:
         named = dict(headers).get("x-request-id")
         ticket = Ticket(id=named or f"request-{len(self.tickets)}", arrived=0.0, door=door)
+        ticket.barred = self.bar
+        self.peers.append(peer)
         self.tickets.append(ticket)
         self.headers.append(headers)
         self.on_event()
         return ticket
 
-    def find(self, model: str) -> Served:
+    def barred(self, headers: Headers, peer: str) -> Refusal | None:
+        return self.bar
+
+    def find(self, model: str) -> TextModel:
         if self.refuse_find is not None:
             raise Refused(self.refuse_find)
         if model not in self.names():
@@ -167,7 +180,7 @@ class FakeDesk:
         self.on_event()
         return refusal
 
-    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> FakeCall:
+    def submit(self, ticket: Ticket, served: TextModel, ask: Ask, listener: Listener) -> FakeCall:
         if ticket.outcome is not None:
             raise RuntimeError(f"ticket {ticket.id} was submitted after its end")
         if self.refuse_submit is not None:

@@ -1,6 +1,8 @@
 """Settings of the shared state: where it is kept, how long a lease lasts, what tenants may use."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 
 class TenantQuota(BaseModel):
@@ -17,6 +19,9 @@ class TenantQuota(BaseModel):
     concurrency: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Requests at a time, waiting or running."
     )
+
+
+FREE = TenantQuota()
 
 
 class LeasesConfig(BaseModel):
@@ -66,12 +71,26 @@ class LeasesConfig(BaseModel):
         le=100,
         description="Engine-seconds a second for retries, beyond what first attempts earn.",
     )
-    default: TenantQuota = Field(
-        default_factory=TenantQuota, description="For tenants that are not named."
-    )
+    default: TenantQuota = Field(default=FREE, description="For tenants that are not named.")
     tenants: dict[str, TenantQuota] = Field(
-        default_factory=dict, description="By tenant; replaces the default as a whole."
+        default={},
+        description="By tenant, as in default, which it replaces as a whole.",
     )
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: SecretStr | None) -> SecretStr | None:
+        """What a Link takes; the address may hold a password, so no message may hold it."""
+        if url is None:
+            return None
+        parts = urlsplit(url.get_secret_value())
+        try:
+            whole = parts.path if parts.scheme == "unix" else parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number
+            whole = False
+        if parts.scheme not in ("redis", "rediss", "unix") or not whole:
+            raise ValueError("redis://HOST:PORT, rediss://HOST:PORT or unix://PATH")
+        return url
 
     def quota(self, tenant: str) -> TenantQuota:
         """What that tenant may use."""

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
@@ -34,6 +34,16 @@ class Script:
     def __post_init__(self) -> None:
         digest = hashlib.sha1(self.text.encode(), usedforsecurity=False)
         object.__setattr__(self, "sha", digest.hexdigest())
+
+
+class Runner(Protocol):
+    """Runs scripts on what the sidecars share: a Link, or a likeness of Redis in virtual time."""
+
+    async def run(self, script: Script, keys: list[str], args: list[str | int]) -> Any:
+        """A script's answer; LinkError."""
+
+    async def close(self) -> None:
+        """Nothing more will be asked."""
 
 
 class Link:

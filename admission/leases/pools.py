@@ -56,11 +56,17 @@ class Pool(Protocol):
     def refill_in(self, amount: float) -> float:
         """Seconds until that amount is there, at the share held now."""
 
+    def refill_every(self, amount: float) -> float:
+        """Seconds in which that amount comes in, over and over, at the share held now."""
+
     def take(self, amount: float) -> None:
         """Use an amount that ask() just found."""
 
     def give(self, amount: float, now: float, *, used: float) -> None:
         """Give back an amount that was taken `used` seconds ago."""
+
+    def idle(self, now: float) -> bool:
+        """It is as a new one would be: whoever forgets it lets nobody pass."""
 
     def claim(self, now: float) -> Claim:
         """What to ask of Redis."""
@@ -110,6 +116,9 @@ class RatePool:
         missing = max(0.0, self._needed(amount) - self.level)
         return missing / self.share if self.share else math.inf
 
+    def refill_every(self, amount: float) -> float:
+        return amount / self.share if self.share else math.inf
+
     def take(self, amount: float) -> None:
         self.level -= amount
 
@@ -123,6 +132,10 @@ class RatePool:
         self._settle(now)
         self._earned += amount / _EARNED_OVER
         self.released = False
+
+    def idle(self, now: float) -> bool:
+        self._settle(now)
+        return self.level + _EXACT >= self.capacity
 
     def claim(self, now: float) -> Claim:
         self._settle(now)
@@ -185,6 +198,9 @@ class SlotPool:
     def refill_in(self, amount: float) -> float:
         return self._usual * amount / max(1.0, self.in_use)
 
+    def refill_every(self, amount: float) -> float:
+        return self._usual * amount / max(1.0, self.capacity)
+
     def take(self, amount: float) -> None:
         self.in_use += amount
 
@@ -192,6 +208,10 @@ class SlotPool:
         del now
         self.in_use -= amount
         self._usual += 0.1 * (used - self._usual)
+
+    def idle(self, now: float) -> bool:
+        del now
+        return not self.in_use
 
     def claim(self, now: float) -> Claim:
         del now

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.leases.config import FREE, LeasesConfig
 from surgetank.admission.leases.pools import Pool, RatePool, SlotPool
 from surgetank.telemetry.clock import Clock
 
 logger = logging.getLogger(__name__)
-_TENANTS = 1024  # whose pools are kept; beyond it the longest unused go
+_TENANTS = 1024  # whose pools are kept; beyond it those go that are idle, the longest unused first
+_MOST = 16_384  # and beyond that those that are not, too
 
 
 class Quota(StrEnum):
@@ -42,6 +43,7 @@ class Denied:
     allowed: float
     measured: float
     refill_in: float  # seconds until it would fit; infinite while this sidecar has no share
+    every: float = 0.0  # seconds in which as much comes in again, for one after the other
 
 
 class Taken:
@@ -85,11 +87,13 @@ class Quotas:
     def __init__(self, config: LeasesConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._shared = config.url is not None
+        self.shared = config.url is not None  # with other sidecars, by configuration
+        free = (config.default, *config.tenants.values()) == (FREE,) * (1 + len(config.tenants))
+        self.unlimited = free and not self.shared  # nothing is limited: there is no need to ask
         self._contact = -math.inf  # when Redis was last asked what it then answered
         self._alone = True
         self._pools: OrderedDict[str, dict[Quota, Pool]] = OrderedDict()
-        self.sidecars = config.sidecars if self._shared else 1
+        self.sidecars = config.sidecars if self.shared else 1
         self.on_need: Callable[[], None] = lambda: None  # a renewal would help now
         now = clock.monotonic()
         self._retries = self._rate(config.retry_floor, now)
@@ -98,7 +102,7 @@ class Quotas:
     @property
     def mode(self) -> Mode:
         """Where shares come from now."""
-        if not self._shared:
+        if not self.shared:
             return Mode.SINGLE
         silence = self._clock.monotonic() - self._contact
         if silence < self._config.term:
@@ -120,7 +124,8 @@ class Quotas:
             self.on_need()
             quota, pool, amount = short[0]
             measured = pool.taken_with(amount)
-            return Denied(quota, pool.capacity, measured, pool.refill_in(amount))
+            every = pool.refill_every(amount)
+            return Denied(quota, pool.capacity, measured, pool.refill_in(amount), every)
         for _, pool, amount in lots:
             pool.take(amount)
         return Taken(self._clock, lots)
@@ -152,11 +157,23 @@ class Quotas:
         pools = self._pools.get(tenant)
         if pools is None:
             pools = self._pools[tenant] = self._new(tenant, now)
-            if len(self._pools) > _TENANTS:
-                self._pools.popitem(last=False)
+            self._forget(now)
             self.on_need()
         self._pools.move_to_end(tenant)
         return pools
+
+    def _forget(self, now: float) -> None:
+        """Two at most, where there are too many. A tenant that holds a slot or has used its rate
+        stays: forgotten, it would begin with all of its limits anew."""
+        for _ in range(2):
+            if len(self._pools) <= _TENANTS:
+                return
+            oldest = next(iter(self._pools))
+            idle = all(pool.idle(now) for pool in self._pools[oldest].values())
+            if idle or len(self._pools) > _MOST:
+                del self._pools[oldest]
+            else:
+                self._pools.move_to_end(oldest)
 
     def _new(self, tenant: str, now: float) -> dict[Quota, Pool]:
         quota = self._config.quota(tenant)

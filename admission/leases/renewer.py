@@ -7,11 +7,12 @@ import random
 from typing import Protocol
 
 from surgetank.admission.leases.config import LeasesConfig
-from surgetank.admission.leases.link import Link, LinkError, Script
+from surgetank.admission.leases.link import Link, LinkError, Runner, Script
 from surgetank.admission.leases.pools import Claim, Pool
 from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.leases.script import LEAVE, RENEW
 from surgetank.telemetry.clock import Clock
+from surgetank.telemetry.family import Counter
 
 logger = logging.getLogger(__name__)
 _MICRO = 1_000_000
@@ -45,8 +46,15 @@ class Renewer:
     """Asks three times in a lease's term, at once where a pool needs more, and never in a queue."""
 
     def __init__(
-        self, quotas: Quotas, config: LeasesConfig, link: Link, clock: Clock, rng: random.Random
+        self,
+        quotas: Quotas,
+        config: LeasesConfig,
+        link: Runner,
+        clock: Clock,
+        rng: random.Random,
+        failures: Counter | None = None,
     ) -> None:
+        """`failures` counts the questions that were not answered in time."""
         self._quotas = quotas
         self._config = config
         self._link = link
@@ -57,8 +65,13 @@ class Renewer:
         self._needed = asyncio.Event()
         self._down = False
         self.name = f"{rng.getrandbits(64):016x}"  # new at every start, like the questions' numbers
-        self.failures = 0  # questions that were not answered in time
+        self._failures = failures or Counter()
         quotas.on_need = self._needed.set
+
+    @property
+    def failures(self) -> int:
+        """Questions that were not answered in time."""
+        return int(self._failures.value)
 
     async def run(self) -> None:
         """Renew for ever; cancel it to stop."""
@@ -84,7 +97,7 @@ class Renewer:
             for first in range(0, len(claims), _AT_ONCE):
                 cut |= await self._ask(claims[first : first + _AT_ONCE], asked_at)
         except LinkError as error:
-            self.failures += 1
+            self._failures.value += 1
             if not self._down:
                 logger.warning("shared state: no answer from redis (%s)", error)
             self._down = True
@@ -132,13 +145,17 @@ class Renewer:
 
 
 def background(
-    quotas: Quotas, config: LeasesConfig, clock: Clock, rng: random.Random
+    quotas: Quotas,
+    config: LeasesConfig,
+    clock: Clock,
+    rng: random.Random,
+    failures: Counter | None = None,
 ) -> Background:
-    """What keeps these quotas current. ValueError when the address is none."""
+    """What keeps these quotas current."""
     if config.url is None:
         return Alone()
     link = Link(config.url.get_secret_value(), config.timeout)
-    return Renewer(quotas, config, link, clock, rng)
+    return Renewer(quotas, config, link, clock, rng, failures)
 
 
 def _micro(amount: float) -> int:

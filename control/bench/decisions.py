@@ -17,6 +17,7 @@ from surgetank.admission.desk import FrontDesk
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.outcome import Refused
+from surgetank.admission.text_adapter import TextAdapter
 from surgetank.control.bench.document import Table, document
 from surgetank.control.bench.records import step_record
 from surgetank.engine.api import (
@@ -54,7 +55,7 @@ class FullEngine:
     """A backend that takes what it is given and answers nothing."""
 
     def __init__(self) -> None:
-        self.card: ModelCard | None = _card()
+        self.card: ModelCard | None = small_card()
         self.last_step: StepRecord | None = None
 
     def submit(self, request: GenerateRequest, sink: Sink) -> None:
@@ -105,14 +106,14 @@ class Counter:
         self._spread = spread
         self._numbers = itertools.count()
         self.desk = FrontDesk(
-            backend=FullEngine(),
+            adapter=TextAdapter(FullEngine()),
             recorder=Recorder(Registry(Process.SIDECAR, targets)),
             clock=clock,
             rng=random.Random(1),
             call_later=lambda delay, callback: _NoTimer(),
             config=config,
         )
-        self.desk.on_up(_card())
+        self.desk.on_up(small_card())
 
     def fill(self, waiting: int) -> None:
         """Fill the engine and the queue while nothing is known of the engine's speed; then let the
@@ -213,7 +214,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     return Table(title="CPU time of one decision, microseconds", columns=columns, rows=cells)
 
 
-def _card() -> ModelCard:
+def small_card() -> ModelCard:
     """A small engine that runs 32 sequences."""
     return ModelCard(
         name="default",

@@ -7,7 +7,16 @@ from typing import Any
 
 from surgetank.control.bench.document import as_markdown
 
-BENCHES = ("engine", "profile", "scheduling", "admission", "telemetry")
+BENCHES = (
+    "engine",
+    "profile",
+    "scheduling",
+    "admission",
+    "telemetry",
+    "tracing",
+    "proxy",
+    "scenarios",
+)
 PAGE = Path("docs/performance.md")
 MEASURED = Path("docs/measured")
 IMAGES = Path("docs/images")

@@ -11,10 +11,13 @@ from surgetank.control.cli.dashboards import dashboards
 from surgetank.control.cli.demo import demo
 from surgetank.control.cli.diagnose import diagnose
 from surgetank.control.cli.explain import explain
+from surgetank.control.cli.fleet import fleet
 from surgetank.control.cli.lab import lab
 from surgetank.control.cli.limits import limits
 from surgetank.control.cli.memory import memory
 from surgetank.control.cli.operate import drain, journal, status, undrain
+from surgetank.control.cli.output import Commands
+from surgetank.control.cli.policy import policy
 from surgetank.control.cli.queue import queue
 from surgetank.control.cli.retries import retries, retry_lane
 from surgetank.control.cli.run import engine, run, sidecar
@@ -33,7 +36,7 @@ The admin API is looked for at --url, else $SURGETANK_URL, else http://127.0.0.1
 its token, where one is set, is read from $SURGETANK_ADMIN__TOKEN."""
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Overload control and observability in front of an LLM inference engine."""
 
@@ -50,11 +53,13 @@ for command in (
     memory,
     retries,
     backends,
+    fleet,
     admission,
     slo,
     limits,
     shed,
     retry_lane,
+    policy,
     drain,
     undrain,
     journal,

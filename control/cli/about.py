@@ -48,11 +48,51 @@ def config(out: Path | None, check: bool, as_json: bool) -> None:
 
 @docs.command()
 @page_options
+def metrics(out: Path | None, check: bool, as_json: bool) -> None:
+    """Every metric of both processes, as Markdown."""
+    from surgetank.telemetry.catalog import markdown
+
+    _put("metrics", markdown(), out, check, as_json)
+
+
+@docs.command()
+@page_options
 def presets(out: Path | None, check: bool, as_json: bool) -> None:
     """What each preset sets, and why, as Markdown."""
     from surgetank.control.presets import markdown
 
     _put("presets", markdown(), out, check, as_json)
+
+
+@docs.command()
+@page_options
+def policies(out: Path | None, check: bool, as_json: bool) -> None:
+    """The policies, how one is tried, and how to bring one's own, as Markdown."""
+    from surgetank.control.policies.page import markdown
+
+    _put("policies", markdown(), out, check, as_json)
+
+
+@docs.command("lab")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=Path("docs/measured/lab-headline.json"),
+    show_default=True,
+    help="What `surgetank lab headline --json` printed.",
+)
+@page_options
+def lab_page(figures: Path, out: Path | None, check: bool, as_json: bool) -> None:
+    """The lab, and what its headline experiments measured, as Markdown."""
+    import json
+
+    from surgetank.control.lab.headline.page import markdown
+
+    try:
+        page = markdown(json.loads(figures.read_text("utf-8")))
+    except (ValueError, KeyError) as error:
+        fail(as_json, FAILED, "unreadable", f"{figures}: {error}")
+    _put("lab", page, out, check, as_json)
 
 
 def _put(name: str, page: str, out: Path | None, check: bool, as_json: bool) -> None:

@@ -19,13 +19,19 @@ def backends(client: AdminClient, as_json: bool) -> None:
         emit_json(answer)
         return
     for each in answer["backends"]:
-        table([each["backend"], "up" if each["up"] else "down"], _rows(each))
+        title = " ".join(filter(None, [each["backend"], each["version"]]))
+        table([title, "up" if each["up"] else "down"], _rows(each))
+        if each["laws"]:
+            click.echo()
+            rows = [[law["law"], law["runs_on"]] for law in each["laws"]]
+            table(["law", "runs on"], rows)
+        for note in each["notes"]:
+            click.echo(f"\nnote: {note}")
 
 
 def _rows(each: dict[str, Any]) -> list[list[str]]:
-    rows = [
-        ["model", f"{each['model']} on {each['device']}" if each["up"] else "-"],
-        ["process", number(each["pid"]).replace(",", "")],
+    rows = _about_foreign(each) if each["url"] else _about_own(each)
+    rows += [
         ["running", f"{each['running']} of {number(each['slots'])} slots"],
         ["silent with work", seconds(each["stalled_for"])],
         ["newest step", f"{number(each['step'])}, {seconds(each['step_seconds'])}"],
@@ -37,6 +43,33 @@ def _rows(each: dict[str, Any]) -> list[list[str]]:
     if each["ledger_drift"]:
         rows.append(["ledger drift", f"{each['ledger_drift']} sequences"])
     return rows
+
+
+def _about_own(each: dict[str, Any]) -> list[list[str]]:
+    return [
+        ["model", f"{each['model']} on {each['device']}" if each["up"] else "-"],
+        ["process", number(each["pid"]).replace(",", "")],
+    ]
+
+
+def _about_foreign(each: dict[str, Any]) -> list[list[str]]:
+    told = [_signal(signal) for signal in each["signals"] if signal["available"]]
+    silent = [signal["signal"] for signal in each["signals"] if not signal["available"]]
+    age = "it has none to read" if each["metrics_age"] is None else seconds(each["metrics_age"])
+    return [
+        ["address", each["url"]],
+        ["models", ", ".join(each["models"]) or "-"],
+        ["it tells", ", ".join(told) or "nothing"],
+        ["it does not tell", ", ".join(silent) or "-"],
+        ["age of its metrics", age],
+        ["turned away by it", number(each["pushbacks"])],
+    ]
+
+
+def _signal(signal: dict[str, Any]) -> str:
+    value = signal["value"]
+    shown = f"{value:.0%}" if signal["signal"] == "kv_used" else number(value)
+    return f"{signal['signal']} {shown}"
 
 
 @click.group()

@@ -1,6 +1,5 @@
 """`surgetank bench`: the engine against its peers, and what our own parts cost."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,15 +7,10 @@ from typing import Any
 
 import click
 
-from surgetank.control.cli.output import FAILED, emit_json, fail, json_option, table
+from surgetank.control.cli.bench_serve import serve
+from surgetank.control.cli.output import json_option
+from surgetank.control.cli.shared_bench import out_option, run_bench
 
-out_option = click.option(
-    "--out",
-    default=Path("out"),
-    show_default=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the figures and plots.",
-)
 model_option = click.option("--model", default="default", show_default=True, help="As for run.")
 dtype_option = click.option(
     "--dtype",
@@ -33,39 +27,6 @@ threads_option = click.option(
 @click.group()
 def bench() -> None:
     """Measure on this machine. Only ratios within one run mean something."""
-
-
-def run_bench(
-    as_json: bool, out: Path, measure: Callable[[Callable[[str], None]], dict[str, Any]]
-) -> None:
-    """Measure, keep the document, show it; a failure is one sentence."""
-    from surgetank.control.bench.document import BenchError, write
-    from surgetank.engine.config import BuildError
-    from surgetank.engine.model.errors import ModelError
-    from surgetank.engine.server import SPINS
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # as the engine process, before torch loads
-    try:
-        found = measure(say)
-        path = write(found, out)
-    except (BenchError, BuildError, ModelError, OSError) as error:
-        fail(as_json, FAILED, "bench_failed", str(error))
-    except ModuleNotFoundError as error:
-        needs = f"{error.name} is missing; run: pip install 'surgetank[engine,demo]'"
-        fail(as_json, FAILED, "not_installed", needs)
-    if as_json:
-        emit_json(found)
-        return
-    for each in found["tables"]:
-        click.echo(f"\n{each['title']}")
-        table(each["columns"], each["rows"])
-    click.echo()
-    for note in found["notes"]:
-        click.echo(note)
-    click.echo(f"figures: {path}")
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
@@ -182,6 +143,26 @@ def telemetry(
 
 
 @bench.command()
+@click.option("--rate", default=50.0, show_default=True, type=click.FloatRange(1, 10_000))
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1, 1000))
+@click.option(
+    "--seconds", default=2.0, show_default=True, type=click.FloatRange(0.1, 600), help="A slice."
+)
+@out_option
+@json_option
+def tracing(rate: float, rounds: int, seconds: float, out: Path, as_json: bool) -> None:
+    """What traces cost a request: without them, and with a collector that never answers."""
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from surgetank.control.bench.tracing import trace
+        from surgetank.telemetry.clock import SystemClock
+
+        return trace(rate, rounds, seconds, SystemClock(), say)
+
+    run_bench(as_json, out, measure)
+
+
+@bench.command()
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="JSONL.")
 @click.option("--requests", default=100, show_default=True, type=click.IntRange(2, 100_000))
 @click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Of the trace.")
@@ -225,6 +206,67 @@ def profile(as_json: bool, out: Path, **wishes: Any) -> None:
 
 
 @bench.command()
+@click.option("--only", help="Some of a,b,d: overload, stall, priority.  [default: all]")
+@click.option("--quick", is_flag=True, help="Fewer and shorter loads: under five minutes.")
+@click.option("--seed", default=1, show_default=True, help="Of arrivals, sizes and clients.")
+@click.option("--set", "settings", multiple=True, metavar="SECTION.KEY=VALUE", help="Any setting.")
+@out_option
+@json_option
+def scenarios(
+    only: str | None,
+    quick: bool,
+    seed: int,
+    settings: tuple[str, ...],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """The lab's experiments on the real product, with real clients, beside the lab's prediction.
+
+    Starts a product of its own, measures its step model and capacity, plays overload (a), a stalled
+    engine (b) and two classes (d) with the real `openai` and grpcio clients and their own retries,
+    and then the same calls in the lab. Takes under twelve minutes.
+    """
+    letters = "abd" if only is None else only.replace(",", "").replace(" ", "")
+    if not letters or set(letters) - set("abd"):
+        raise click.BadParameter(f"{only!r}; allowed: some of a,b,d", param_hint="--only")
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from surgetank.control.bench.scenarios.run import Wishes
+        from surgetank.control.bench.scenarios.run import scenarios as run_scenarios
+        from surgetank.telemetry.clock import SystemClock
+
+        return run_scenarios(Wishes(letters, quick, seed, settings), SystemClock(), say)
+
+    run_bench(as_json, out, measure)
+
+
+@bench.command()
+@click.option("--quick", is_flag=True, help="Two short rounds: under two minutes.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="[default: 5]")
+@click.option("--peers", help="Some of nginx,envoy,smg,litellm, or ''.  [default: all]")
+@click.option("--no-idle", is_flag=True, help="Without the memory of 10,000 idle streams.")
+@out_option
+@json_option
+def proxy(
+    quick: bool, rounds: int | None, peers: str | None, no_idle: bool, out: Path, as_json: bool
+) -> None:
+    """The sidecar with its full gate beside other proxies, all before one stub of an engine.
+
+    CPU time per request and per streamed token, what is added to the time to the first token, and
+    the memory of idle streams.
+    """
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from surgetank.control.bench.proxy.race import Wishes, compete
+        from surgetank.telemetry.clock import SystemClock
+
+        names = None if peers is None else tuple(filter(None, peers.split(",")))
+        return compete(Wishes(quick, rounds, names, not no_idle), SystemClock(), say)
+
+    run_bench(as_json, out, measure)
+
+
+@bench.command()
 @click.option("--root", default=Path("."), type=click.Path(path_type=Path), help="The checkout.")
 @out_option
 def publish(root: Path, out: Path) -> None:
@@ -236,3 +278,6 @@ def publish(root: Path, out: Path) -> None:
             click.echo(path)
     except (OSError, ValueError) as error:
         sys.exit(f"surgetank: {error}")
+
+
+bench.add_command(serve)

@@ -50,7 +50,7 @@ def backend(engine: str, file: TextIO, as_json: bool) -> None:
 
     gaps = missing(engine, file.read())
     if as_json:
-        emit_json({"missing": {gap.signal.name: list(gap.looked_for) for gap in gaps}})
+        emit_json({"missing": {gap.signal: list(gap.looked_for) for gap in gaps}})
         return
     for gap in gaps:
         click.echo(gap)

@@ -45,6 +45,7 @@ def _facts(answer: dict[str, Any]) -> list[list[str]]:
         ["state", answer["state"]],
         ["class, lane", f"{answer['priority']}, {answer['lane']}"],
         ["attempt", attempt],
+        ["trace", answer["trace_id"] or "-"],
         ["tenant, door", f"{answer['tenant'] or '-'}, {answer['door']}"],
         ["prompt", f"{answer['prompt_tokens']} tokens, {answer['cached_tokens']} cached"],
         ["output", f"{answer['output_tokens']} of at most {answer['max_tokens']} tokens"],

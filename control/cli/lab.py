@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from surgetank.control.lab.world import Run
 
 _SETTINGS = {
-    "stream": "Synthetic calls: tenant=a,priority=batch,share=2,prompt_median=900,arrivals=gamma.",
+    "stream": "Synthetic calls: tenant=a,priority=batch,share=2; also prompt_median=900, "
+    "output_median=60, arrivals=gamma ...",
     "engine": "The simulated engine: t0=.006 a=25e-6 max_num_seqs=64 kv_blocks=8192 ...",
     "gate": "The gate's configuration: queue_requests=256 ...",
     "slo": "Targets: ttft=1 tpot=0.1.",
-    "client": "Kind of client, NAME or NAME:WEIGHT.  [default: no-retry]",
-    "fault": "stall@20+10, slow@20+10x3, crash@20+5, kv-loss@20+10x0.5, metric-freeze@20+10.",
+    "quota": "A tenant's, over all sidecars: tenant=a,concurrency=8; also requests_per_minute and "
+    "tokens_per_minute. Without tenant: of each that is not named.",
+    "leases": "How sidecars share quotas and retry budget over a simulated Redis: term=1 hold=10 "
+    "retry_floor=.05 ... They do with this, a quota, or a fault of redis.",
+    "client": "Kind of client, NAME or NAME:WEIGHT: patient, no-retry, immediate-1, immediate-3, "
+    "silent, obedient and backoff (our helpers, with and without the hints), openai, grpc.  "
+    "[default: no-retry]",
+    "fault": "KIND@AT+SECONDS: stall@20+10, slow@20+10x3, crash@20+5, kv-loss@20+10x0.5, "
+    "metric-freeze@20+10, redis-loss@20+10, redis-restart@20.",
 }
 
 
@@ -31,7 +39,13 @@ def lab() -> None:
 def scenario_options(function: Callable[..., None]) -> Callable[..., None]:
     """What makes a run, but for its policy."""
     options = [
-        click.option("--input", "trace", type=click.Path(path_type=Path), help="A trace instead."),
+        click.option(
+            "--input",
+            "trace",
+            type=click.Path(path_type=Path),
+            help="A trace instead. Its `n` and `prefix_blocks` are passed over: the simulated "
+            "engine shares nothing between prompts, and gives one choice of each.",
+        ),
         click.option("--speed", type=float, default=1.0, show_default=True, help="Of the trace."),
         click.option("--load", type=float, help="Share of the engine's capacity.  [default: 1]"),
         click.option("--rate", type=float, help="Calls per second instead."),
@@ -40,8 +54,20 @@ def scenario_options(function: Callable[..., None]) -> Callable[..., None]:
             click.option(f"--{name}", name, multiple=True, metavar="TEXT", help=text)
             for name, text in _SETTINGS.items()
         ),
-        click.option("--sidecars", type=click.IntRange(1, 64), default=1, show_default=True),
-        click.option("--engines", type=click.Choice(["shared", "own"]), default="shared"),
+        click.option(
+            "--sidecars",
+            type=click.IntRange(1, 64),
+            default=1,
+            show_default=True,
+            help="Doors; a call takes one at random.",
+        ),
+        click.option(
+            "--engines",
+            type=click.Choice(["shared", "own"]),
+            default="shared",
+            show_default=True,
+            help="One behind all sidecars, or one behind each.",
+        ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the reports."),
         json_option,
@@ -116,7 +142,8 @@ def headline(seeds: str, only: Sequence[str], jobs: int, as_json: bool) -> None:
     from surgetank.control.lab.headline.table import run_all
 
     try:
-        results = run_all([_seed(seed) for seed in seeds.split(",")], only, jobs)
+        numbers = [_seed(seed) for seed in seeds.split(",")]
+        results = run_all(numbers, only, jobs)
     except (ValueError, UnknownExperiment) as error:
         fail(as_json, USAGE, "invalid", str(error))
     done = []
@@ -125,7 +152,8 @@ def headline(seeds: str, only: Sequence[str], jobs: int, as_json: bool) -> None:
         if not as_json:
             click.echo(f"{result.name}: {'holds' if result.holds else 'FAILS'}", err=True)
     if as_json:
-        emit_json({"experiments": [result.as_json() for result in done]})
+        told = [result.as_json() for result in done]
+        emit_json({"experiments": told, "seeds": numbers})
     else:
         table(["experiment", "measured", "bar", "holds"], [row for r in done for row in r.rows()])
     if not all(result.holds for result in done):
@@ -151,7 +179,7 @@ def _play(
     from surgetank.control.lab.summary import summarise
     from surgetank.control.lab.world import play
 
-    plural = {"stream": "streams", "client": "clients", "fault": "faults"}
+    plural = {"stream": "streams", "client": "clients", "fault": "faults", "quota": "quotas"}
     words = Words(**{plural.get(key, key): value for key, value in asked.items()})
     try:
         scenario = scenario_of(words)

@@ -8,11 +8,14 @@ import click
 from surgetank.control.cli.operate import changes
 from surgetank.control.cli.output import (
     FAILED,
+    Amount,
+    AmountType,
     acting_options,
     admin_command,
     dry_run_option,
     emit_json,
     fail,
+    found,
     number,
     override,
     seconds,
@@ -53,39 +56,47 @@ def _row(limit: dict[str, Any]) -> list[str]:
 
 @limits.command("set")
 @click.argument("name")
-@click.argument("value", type=float)
+@click.argument("value", type=AmountType())
 @acting_options
 @admin_command
-def set_limit(client: AdminClient, as_json: bool, name: str, value: float, **options: Any) -> None:
+def set_limit(client: AdminClient, as_json: bool, name: str, value: Amount, **options: Any) -> None:
     """Override the limit NAME with VALUE until the TTL is over.
 
+    VALUE is a number, a share of what holds without an override (50%, 200%, kept in the limit's
+    range), or max.
     Refused where it would make worse what is going on; --force does it all the same.
     """
-    override(client, as_json, name, value, **options)
+    limit = found(client, name)
+    # An unknown name is the API's to explain.
+    override(client, as_json, name, 0.0 if limit is None else value.of(limit), **options)
 
 
 @limits.command()
 @click.argument("name")
-@click.argument("value", type=float, required=False)
+@click.argument("value", type=AmountType(), required=False)
 @acting_options
 @admin_command
-def pin(client: AdminClient, as_json: bool, name: str, value: float | None, **options: Any) -> None:
+def pin(
+    client: AdminClient, as_json: bool, name: str, value: Amount | None, **options: Any
+) -> None:
     """Hold the limit NAME where it stands, or at VALUE, whatever its policy wants.
 
     Refused at the floor with the limit used up: there it would hold the trouble.
     """
-    limit = next((each for each in client.get("/limits")["limits"] if each["name"] == name), None)
+    limit = found(client, name)
+    wanted = 0.0
+    if limit is not None:
+        wanted = limit["value"] if value is None else value.of(limit)
     if limit is not None and value is None:
-        value, used = limit["value"], limit["usage"]
-        if value <= limit["minimum"] and used is not None and used >= value:
+        used = limit["usage"]
+        if wanted <= limit["minimum"] and used is not None and used >= wanted:
             fail(
                 as_json,
                 FAILED,
                 "would_worsen",
-                f"{name} is at its floor ({number(value)}) and used up; pin it at a VALUE above",
+                f"{name} is at its floor ({number(wanted)}) and used up; pin it at a VALUE above",
             )
-    # An unknown name is the API's to explain.
-    override(client, as_json, name, 0.0 if value is None else value, **options)
+    override(client, as_json, name, wanted, **options)
 
 
 @limits.command()

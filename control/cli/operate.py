@@ -10,6 +10,7 @@ from surgetank.control.cli.output import (
     admin_command,
     dry_run_option,
     emit_json,
+    fleet_option,
     number,
     seconds,
     table,
@@ -38,12 +39,16 @@ def _rows(answer: dict[str, Any]) -> list[list[str]]:
         ["up for", seconds(answer["uptime_seconds"])],
     ]
     if engine:
-        rows.append(["model", f"{engine['model']} ({engine['dtype']} on {engine['device']})"])
+        where = (
+            f"{engine['dtype']} on {engine['device']}" if engine["device"] else engine["version"]
+        )
+        rows.append(["model", f"{engine['model']} ({where})"])
     rows += [
         ["in flight", f"{requests['in_flight']} ({requests['queued']} queued)"],
         ["received", number(requests["received"])],
     ]
     rows += [[f"  {name}", number(count)] for name, count in requests["outcomes"].items() if count]
+    rows += _shared(answer["fleet"])
     for limit in answer["limits"]:
         if limit["override"]:
             left = seconds(limit["override"]["expires_in"])
@@ -52,11 +57,20 @@ def _rows(answer: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
+def _shared(fleet: dict[str, Any] | None) -> list[list[str]]:
+    """One row where there are others to share with."""
+    if fleet is None or fleet["mode"] == "single":
+        return []
+    leader = "leads" if fleet["leads"] else f"led by {fleet['leader'] or 'nobody known'}"
+    return [["shared state", f"{fleet['mode']}, {fleet['sidecars']} sidecars, {leader}"]]
+
+
 @click.command()
 @why_option
 @who_option
 @click.option("--ttl", type=Duration(), help="Undrain by itself after this: 10m.  [default: never]")
 @dry_run_option
+@fleet_option
 @admin_command
 def drain(client: AdminClient, as_json: bool, **options: Any) -> None:
     """Refuse new requests; those in flight complete."""
@@ -67,6 +81,7 @@ def drain(client: AdminClient, as_json: bool, **options: Any) -> None:
 @why_option
 @who_option
 @dry_run_option
+@fleet_option
 @admin_command
 def undrain(client: AdminClient, as_json: bool, **options: Any) -> None:
     """Take new requests again."""
@@ -78,7 +93,8 @@ def _report(answer: dict[str, Any], as_json: bool) -> None:
         emit_json(answer)
         return
     change = f"{number(answer['before'])} -> {number(answer['after'])}"
-    click.echo(f"{would(answer)}draining: {change}")
+    where = " at every sidecar" if answer["fleet"] else ""
+    click.echo(f"{would(answer)}draining{where}: {change}")
 
 
 @click.command()

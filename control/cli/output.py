@@ -1,11 +1,14 @@
 """How every command speaks: tables or JSON on stdout, one sentence on stderr, one exit code."""
 
+import contextlib
 import functools
 import getpass
 import json
+import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -16,6 +19,7 @@ from surgetank.control.client import AdminClient, ApiError, Unreachable
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 MAX_WIDTH = 10_000  # characters of a line that goes into a file or a pipe
 VERDICT_STYLE = {"healthy": "green", "clients": "yellow", "limit": "yellow", "backend": "red"}
+_AS_JSON = "surgetank.as_json"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Only JSON on stdout.")
@@ -27,6 +31,11 @@ why_option = click.option("--why", required=True, help="Why; it stands in the jo
 dry_run_option = click.option("--dry-run", is_flag=True, help="Check and show; change nothing.")
 force_option = click.option(
     "--force", is_flag=True, help="Do it although it would make things worse now."
+)
+
+
+fleet_option = click.option(
+    "--fleet", is_flag=True, help="At every sidecar that shares our Redis, not this one alone."
 )
 
 
@@ -47,6 +56,51 @@ class Duration(click.ParamType[float]):
         return float(match[1]) * _UNITS[match[2]]
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A limit's new value: a number, a share of what holds without an override, or the highest
+    allowed. A share of an override would be another one each time that it is asked for."""
+
+    factor: float | None  # of the base; infinite: the highest
+    value: float = 0.0
+
+    def of(self, limit: dict[str, Any]) -> float:
+        """For a limit as the admin API tells it: kept in its range, whole where it is whole."""
+        if self.factor is None:
+            return self.value
+        if self.factor == math.inf:
+            return float(limit["maximum"])
+        wanted = limit["base"] * self.factor
+        if limit["whole"]:
+            wanted = math.floor(wanted)
+        return float(min(max(wanted, limit["minimum"]), limit["maximum"]))
+
+
+class AmountType(click.ParamType[Amount]):
+    """An Amount from 64, 0.7, 50% or max."""
+
+    name = "value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Amount:
+        """A usage error names the allowed forms."""
+        if isinstance(value, Amount):
+            return value
+        text = str(value)
+        if text == "max":
+            return Amount(math.inf)
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            self.fail(f"{text!r} is not a value; allowed: 64, 0.7, 50%, max", param, ctx)
+        if not text.endswith("%"):
+            return Amount(None, number)
+        if not 0 < number < math.inf:
+            self.fail(f"{text!r} is not a share; allowed: above 0%", param, ctx)
+        return Amount(number / 100)
+
+
 def current_user() -> str:
     """The login name, or the numeric id where there is no such name."""
     try:
@@ -62,6 +116,31 @@ def fail(as_json: bool, exit_code: int, code: str, message: str) -> NoReturn:
     else:
         click.echo(f"surgetank: {message}", err=True)
     sys.exit(exit_code)
+
+
+class Commands(click.Group):
+    """Groups of commands whose wrong usage is JSON, too, where a word asks for that."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remembers what was asked for before the words are taken apart."""
+        ctx.meta.setdefault(_AS_JSON, "--json" in args)
+        with _told(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The command's end is its own; of its words click complains."""
+        with _told(ctx):
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _told(ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        if not ctx.meta[_AS_JSON]:
+            raise
+        fail(True, USAGE, "usage", error.format_message())
 
 
 def emit_json(value: Any) -> None:
@@ -95,6 +174,12 @@ def acting_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def found(client: AdminClient, name: str) -> dict[str, Any] | None:
+    """The limit as the service tells it; None: it knows none of that name."""
+    limits: list[dict[str, Any]] = client.get("/limits")["limits"]
+    return next((limit for limit in limits if limit["name"] == name), None)
+
+
 def override(client: AdminClient, as_json: bool, name: str, value: float, **options: Any) -> None:
     """Override a limit by the API, with the acting options; say before and after."""
     answer = client.put(f"/limits/{quote(name, safe='')}", {"value": value, **options})
@@ -125,10 +210,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(width=None if sys.stdout.isatty() else MAX_WIDTH).print(drawn, crop=False)
 
 
-def number(value: float | bool | None) -> str:
-    """A number as people write it: no trailing .0, a dash for what is not there."""
-    if value is None:
-        return "-"
+def number(value: float | bool | str | None) -> str:
+    """A number as people write it: no trailing .0, a dash for what is not there; words as they
+    are."""
+    if value is None or isinstance(value, str):
+        return value or "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"

@@ -5,9 +5,12 @@ from typing import Any
 import click
 
 from surgetank.control.cli.output import (
+    Amount,
+    AmountType,
     acting_options,
     admin_command,
     emit_json,
+    found,
     number,
     override,
     seconds,
@@ -77,12 +80,14 @@ def retry_lane() -> None:
 
 
 @retry_lane.command("set-rate")
-@click.argument("rate", type=click.FloatRange(0.0, 1.0))
+@click.argument("rate", type=AmountType())
 @acting_options
 @admin_command
-def set_rate(client: AdminClient, as_json: bool, rate: float, **options: Any) -> None:
-    """Let retries have RATE of the first attempts' work, 0 to 1; 0 closes the lane.
+def set_rate(client: AdminClient, as_json: bool, rate: Amount, **options: Any) -> None:
+    """Let retries have RATE of the first attempts' work, 0 to 1, or such a share as 20% of what
+    they have without an override; 0 closes the lane.
 
     Refused while raising it would feed a storm.
     """
-    override(client, as_json, "retry_share", rate, **options)
+    limit = found(client, "retry_share")
+    override(client, as_json, "retry_share", 0.0 if limit is None else rate.of(limit), **options)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PRESET_NAMES = ("chat", "batch", "code", "translate", "long-context")
 # Flags for the common settings; everything else is --set section.key=value.
 FLAGS = {
+    "backend": ("backend.url", "An engine to protect instead of our own: http://HOST:PORT."),
     "model": ("engine.model", "GGUF file or Hugging Face folder.  [default: SmolLM2-135M]"),
     "device": ("engine.device", "auto, cpu or cuda."),
     "socket": ("engine.socket", "unix socket between sidecar and engine."),
@@ -93,7 +94,7 @@ def run(**options: Any) -> None:
     arguments = _arguments(options)
     command = [sys.executable, "-m", "surgetank"]
     plan = Plan(
-        engine=[*command, "engine", *arguments],
+        engine=[*command, "engine", *arguments] if config.backend.url is None else None,
         sidecar=[*command, "sidecar", *arguments],
         env={**os.environ, "SURGETANK_LOG__FORMAT": _log_format(config)},
         admin_token=config.admin.token.get_secret_value(),
@@ -113,6 +114,8 @@ def run(**options: Any) -> None:
 
 def _metrics_url(config: "Config") -> dict[str, str]:
     """Where the engine's metrics are, unless the engine picks its port itself."""
+    if config.backend.url is not None:
+        return {}
     host, port = config.engine.metrics_host, config.engine.metrics_port
     return {"engine metrics": f"http://{host}:{port}/metrics"} if port else {}
 

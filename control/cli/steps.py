@@ -153,7 +153,6 @@ def _look(
     file: Path | None = None,
 ) -> Any:
     """From the admin API; without one, or with a file, from what the processes leave on disk."""
-    from surgetank.control.inspection import Inspection
     from surgetank.engine.ring import RingError
 
     code, what = FAILED, "failed"
@@ -164,20 +163,22 @@ def _look(
         except Unreachable as error:
             code, what, unreachable = UNREACHABLE, "unreachable", f"{error}; "
     try:
-        return beside(Inspection(_socket(as_json))).model_dump()
+        return beside(_inspection(as_json)).model_dump()
     except RingError as error:
         fail(as_json, code, what, f"{unreachable}{error}")
 
 
-def _socket(as_json: bool) -> Path:
-    """The configured socket: the environment's, else the default."""
+def _inspection(as_json: bool) -> "Inspection":
+    """At the configured socket: the environment's, else the default."""
     from surgetank.control.config import Config
+    from surgetank.control.inspection import Inspection
     from surgetank.control.sources import ConfigError, load
 
     try:
-        return load(Config, env=os.environ).engine.socket
+        config = load(Config, env=os.environ)
     except ConfigError as error:
         fail(as_json, USAGE, "configuration", str(error))
+    return Inspection(config.engine.socket, config.backend.url)
 
 
 def _about(engine: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ _attempts: contextvars.ContextVar[list[float]] = contextvars.ContextVar("attempt
 class Shape:
     """What every caller asks for."""
 
+    model: str = "default"
     prompt_words: int = 40
     max_tokens: int = 32
     timeout: float = 5.0  # seconds per attempt, as the caller passes it to its client
@@ -97,7 +98,7 @@ class Callers:
 
     async def _plain(self, words: str) -> None:
         await self._client.completions.create(
-            model="default",
+            model=self._shape.model,
             prompt=words,
             max_tokens=self._shape.max_tokens,
             temperature=0,
@@ -106,7 +107,7 @@ class Callers:
 
     async def _stream(self, words: str, started: float) -> float | None:
         stream = await self._client.completions.create(
-            model="default",
+            model=self._shape.model,
             prompt=words,
             max_tokens=self._shape.max_tokens,
             temperature=0,

@@ -5,8 +5,8 @@ import json
 import os
 import platform
 import random
-import signal
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from surgetank.control.demo.load import Callers, Sample, Shape, arrivals, closed_loop, open_loop
 from surgetank.control.demo.service import Service, ServiceError, running
+from surgetank.control.demo.stall import Stall, StoppedProcess, frozen_wire
 from surgetank.control.demo.table import RUNS
 from surgetank.control.demo.verdict import Episode, Verdict, judge
 from surgetank.telemetry.clock import Clock
@@ -53,9 +54,26 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """Another maker's engine, which is there already."""
+
+    url: str
+    pid: int | None = None  # its process; None: the wire to it is frozen instead
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The same, with how it is stopped and where it is reached."""
+
+    stall: Stall
+    url: str
+
+
+@dataclass(frozen=True)
 class Result:
     """Both runs, and what they were measured with."""
 
+    engine: str  # "" for the embedded one
     capacity: float  # calls per second, closed loop
     offered: float  # calls per second
     timeout: float  # seconds that a caller gives one attempt
@@ -63,14 +81,14 @@ class Result:
     verdicts: dict[str, Verdict]
 
 
-async def _stall(engine_pid: int, plan: Plan, say: Say) -> None:
+async def _stall(stall: Stall, plan: Plan, say: Say) -> None:
     await asyncio.sleep(plan.stall_start)
-    say(f"the engine (process {engine_pid}) is stopped for {plan.stall:.0f} s")
-    os.kill(engine_pid, signal.SIGSTOP)
+    say(f"the engine ({stall.name}) is stopped for {plan.stall:.0f} s")
     try:
+        stall.begin()
         await asyncio.sleep(plan.stall)
     finally:
-        os.kill(engine_pid, signal.SIGCONT)
+        stall.end()
     say("the engine goes on")
 
 
@@ -84,16 +102,23 @@ async def _narrate(name: str, samples: list[Sample], plan: Plan, say: Say) -> No
 
 
 async def _episode(
-    name: str, service: Service, plan: Plan, shape: Shape, rate: float, clock: Clock, say: Say
+    name: str,
+    address: str,
+    stall: Stall,
+    plan: Plan,
+    shape: Shape,
+    rate: float,
+    clock: Clock,
+    say: Say,
 ) -> Episode:
     samples: list[Sample] = []
-    callers = Callers(service.openai_url, shape, random.Random(plan.seed), clock)
+    callers = Callers(address, shape, random.Random(plan.seed), clock)
     times = arrivals(rate, plan.duration, random.Random(plan.seed))  # the same in both runs
     narrator = asyncio.create_task(_narrate(name, samples, plan, say))
     try:
         await asyncio.gather(
             open_loop(callers, times, clock, samples.append),
-            _stall(service.engine()["pid"], plan, say),
+            _stall(stall, plan, say),
         )
     finally:
         narrator.cancel()
@@ -110,7 +135,7 @@ async def _probe(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[
     """Calls per second that the engine answers when full, and callers who are patient to match."""
     width = int(service.engine()["max_num_seqs"])
     say(f"capacity: {width} callers that never pause, for {plan.probe:.0f} s")
-    shape = Shape(plan.prompt_words, plan.max_tokens, timeout=120.0)
+    shape = Shape("default", plan.prompt_words, plan.max_tokens, timeout=120.0)
     callers = Callers(service.openai_url, shape, random.Random(plan.seed), clock)
     try:
         capacity = await closed_loop(callers, width, plan.probe, clock)
@@ -124,28 +149,56 @@ async def _probe(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[
     return capacity, replace(shape, timeout=timeout)
 
 
-async def run_storm(plan: Plan, settings: list[str], clock: Clock, say: Say) -> Result:
-    """Measure capacity, then send the same traffic into the same stall, gate open and shut.
+async def run_storm(
+    plan: Plan, settings: list[str], clock: Clock, say: Say, foreign: Foreign | None = None
+) -> Result:
+    """Measure capacity, then send the same traffic into the same stall, gate open and shut; or,
+    with another maker's engine, straight to it and through the gate.
 
     Raises ServiceError when the product does not come up.
     """
+    if foreign is None:
+        return await _run_storm(plan, settings, None, clock, say)
+    async with AsyncExitStack() as stack:
+        behind = Behind(StoppedProcess(foreign.pid), foreign.url) if foreign.pid else None
+        if behind is None:
+            behind = Behind(*await stack.enter_async_context(frozen_wire(foreign.url)))
+        settings = [*settings, f"backend.url={behind.url}"]
+        return await _run_storm(plan, settings, behind, clock, say)
+
+
+async def _run_storm(
+    plan: Plan, settings: list[str], behind: Behind | None, clock: Clock, say: Say
+) -> Result:
     episodes: dict[str, Episode] = {}
     say("starting the product with its gate wide open")
     async with running([*settings, "gate.enforce=false"]) as service:
+        engine = service.engine()
         capacity, shape = await _probe(service, plan, clock, say)
         offered = plan.load * capacity
         say(f"from now on {offered:.1f} calls/s are offered")
+        if behind is None:
+            stall: Stall = StoppedProcess(engine["pid"])
+            address, asked = service.openai_url, shape
+        else:
+            say("straight to the engine")
+            stall, address = behind.stall, f"{behind.url}/v1"
+            asked = replace(shape, model=engine["model"])
         episodes[UNPROTECTED] = await _episode(
-            UNPROTECTED, service, plan, shape, offered, clock, say
+            UNPROTECTED, address, stall, plan, asked, offered, clock, say
         )
     say("starting the product as it ships")
     async with running(settings) as service:
+        stall = StoppedProcess(service.engine()["pid"]) if behind is None else behind.stall
         await _probe(service, plan, clock, say)  # the same history for both
-        episodes[PROTECTED] = await _episode(PROTECTED, service, plan, shape, offered, clock, say)
+        episodes[PROTECTED] = await _episode(
+            PROTECTED, service.openai_url, stall, plan, shape, offered, clock, say
+        )
     verdicts = {
         name: judge(episode, plan.warm_up, shape.timeout) for name, episode in episodes.items()
     }
-    return Result(capacity, offered, shape.timeout, episodes, verdicts)
+    name = "" if behind is None else str(engine["version"])
+    return Result(name, capacity, offered, shape.timeout, episodes, verdicts)
 
 
 def as_document(result: Result, plan: Plan, clock: Clock) -> dict[str, Any]:
@@ -154,6 +207,7 @@ def as_document(result: Result, plan: Plan, clock: Clock) -> dict[str, Any]:
     return {
         "date": day.isoformat(),
         "machine": f"{os.cpu_count()} CPU cores ({platform.machine()})",
+        "engine": result.engine,
         "plan": asdict(plan),
         "capacity_calls_per_second": result.capacity,
         "offered_calls_per_second": result.offered,

@@ -46,8 +46,10 @@ def as_markdown(document: Mapping[str, Any]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
     plan = document["plan"]
     capacity, offered = document["capacity_calls_per_second"], document["offered_calls_per_second"]
+    engine = document.get("engine")
+    before = f" --backend`, before {engine}, on" if engine else "` on"
     note = (
-        f"Measured on {document['date']} by `surgetank demo storm` on {document['machine']}: "
+        f"Measured on {document['date']} by `surgetank demo storm{before} {document['machine']}: "
         f"{offered:.1f} calls/s offered ({plan['load']:.0%} of the {capacity:.1f} measured), "
         "each by the `openai` client with its two default retries and a timeout of "
         f"{document['timeout_seconds']:.1f} s; engine stopped for {plan['stall']:.0f} s."

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Self
 
 from surgetank.admission.flow import Flow
+from surgetank.admission.limits import Limit
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.control.diagnose.hold import Cause, cause_of, waits
 from surgetank.control.diagnose.look import Counts, Look
@@ -39,8 +40,9 @@ class Facts:
     flow: Flow
     counts: Counts
     lately: Counts  # of the recent looks alone
+    retries_lately: int
     refusing: int  # recent looks before which something was refused for load
-    waiting: float  # of the recent looks: somebody waits, and long enough to matter
+    waiting: int  # recent looks at which somebody waits, and long enough to matter
     causes: Counter[Cause]  # of the looks that tell; of all recent ones when none does
     telling: tuple[Look, ...]  # the recent ones with somebody waiting, or just refused
 
@@ -48,7 +50,7 @@ class Facts:
     def of(cls, looks: tuple[Look, ...]) -> Self:
         """From looks, oldest first; at least one."""
         now = looks[-1].desk
-        recent = tuple(look for look in looks if now.at - look.desk.at <= RECENT)
+        recent = _of_now([look for look in looks if now.at - look.desk.at <= RECENT])
         first = next(look for look in looks if now.at - look.desk.at <= COUNTED)
         pairs = [(look, _dropping(before, look)) for before, look in pairwise(recent)]
         telling = tuple(look for look, drops in pairs if drops or waits(look.desk))
@@ -59,8 +61,9 @@ class Facts:
             flow=now.flow.since(first.desk.flow),
             counts=looks[-1].counts.since(first.counts),
             lately=looks[-1].counts.since(recent[0].counts),
+            retries_lately=now.flow.retries - recent[0].desk.flow.retries,
             refusing=sum(drops for _, drops in pairs),
-            waiting=sum(map(_matters, recent)) / len(recent),
+            waiting=sum(map(_matters, recent)),
             causes=Counter(cause_of(look) for look in telling or recent),
             telling=telling,
         )
@@ -130,6 +133,16 @@ def dropped(counts: Counts) -> int:
 
 def _dropping(before: Look, after: Look) -> bool:
     return dropped(after.counts.since(before.counts)) > 0
+
+
+def _of_now(looks: list[Look]) -> tuple[Look, ...]:
+    """Those since an operator's value was last taken away: what came of it says nothing of now."""
+    left = _overrides(looks[-1])
+    return tuple(takewhile(lambda look: _overrides(look) <= left, reversed(looks)))[::-1]
+
+
+def _overrides(look: Look) -> set[tuple[Limit, float]]:
+    return {(view.name, view.current) for view in look.desk.limits if view.override is not None}
 
 
 def _matters(look: Look) -> bool:

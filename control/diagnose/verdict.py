@@ -117,6 +117,8 @@ def _clients(facts: Facts, slo: Slo | None) -> Found | None:
         return None
     if facts.flow.retries < RETRIES or facts.amplification <= AMPLIFIED:
         return None
+    if facts.retries_lately < FEW:
+        return None  # over
     if facts.demand > 1.0 and facts.disobeyed <= DISOBEYED:
         return None  # they wait as told: the load is real
     return words.storm(facts), "surgetank retries top"
@@ -148,7 +150,7 @@ _CHECKS: tuple[tuple[Verdict, Callable[[Facts, Slo | None], Found | None]], ...]
 
 def troubled(facts: Facts, slo: Slo | None) -> bool:
     """Whether clients feel something; with `slo`, whether that promise is in danger."""
-    waiting = facts.waiting >= LASTING
+    waiting = facts.waiting >= max(TELLING, LASTING * len(facts.recent))
     refusing = (
         facts.refused >= FEW and facts.refused_share > REFUSED and facts.refusing >= LASTING_LOOKS
     )

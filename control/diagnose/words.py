@@ -113,10 +113,15 @@ def memory(facts: Facts) -> list[str]:
     lines = []
     if facts.causes[Cause.MEMORY]:
         looks = f"{facts.causes[Cause.MEMORY]} of {facts.causes.total()} looks"
-        used = (now.laws.kv_used or 0.0) * (now.kv_blocks or 0)
+        used = now.laws.kv_used or 0.0
+        much = (
+            f"{used:.0%}"
+            if now.kv_blocks is None
+            else f"{used * now.kv_blocks:.0f} of {now.kv_blocks} blocks"
+        )
         lines.append(
-            f"KV memory kept the next request out at {looks}: {used:.0f} of {now.kv_blocks} "
-            f"blocks are promised or used, {now.view(Limit.KV_RESERVE).current:.0%} may be"
+            f"KV memory kept the next request out at {looks}: {much} are promised or used, "
+            f"{now.view(Limit.KV_RESERVE).current:.0%} may be"
         )
     if facts.flow.preempted:
         lines.append(

@@ -55,9 +55,15 @@ _WRITE = Script("""
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local name, text, lasts, term, only_new = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local ends = ARGV[6]
 local fence = redis.call('HMGET', KEYS[1], '@born', '@term')
 if term ~= '' and term ~= (fence[1] or '') .. '-' .. (fence[2] or '') then return 0 end
 if only_new == '1' and redis.call('HEXISTS', KEYS[1], name) == 1 then return 1 end
+if ends ~= '' then
+  local held = string.match(redis.call('HGET', KEYS[1], name) or '', '^%d+|(.*)$')
+  local whole, entry = pcall(cjson.decode, held or '')
+  if not whole or type(entry) ~= 'table' or entry.value ~= ends then return 1 end
+end
 redis.call('HSETNX', KEYS[1], '@born', string.format('%.0f', now))
 redis.call('HINCRBY', KEYS[1], '@version', 1)
 if text == '' then
@@ -82,6 +88,8 @@ class Entry(msgspec.Struct, frozen=True):
     value: float | str
     who: str
     why: str
+    origin: str = ""  # the name of the sidecar that said it
+    ends: str = ""  # told only in this value's place; "": in the place of whatever holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,8 @@ class Store:
         """Tell all; None takes it back. False when `term` is given and another leads by now."""
         text = "" if entry is None else msgspec.json.encode(entry).decode()
         micros = 0 if lasts is None else max(1, round(lasts * _MICRO))
-        args: list[str | int] = [name, text, micros, term, int(only_new)]
+        ends = "" if entry is None else entry.ends
+        args: list[str | int] = [name, text, micros, term, int(only_new), ends]
         return bool(await self._link.run(_WRITE, [self._fleet], args))
 
     async def resign(self, me: str) -> None:

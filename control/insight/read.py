@@ -5,17 +5,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from surgetank.admission.limits import Limit
-from surgetank.admission.snapshot import BACKEND, DeskSnapshot, Ended
+from surgetank.admission.snapshot import DeskSnapshot, Ended
 from surgetank.admission.ticket import Ticket
 from surgetank.control.diagnose.facts import Facts, dropped
 from surgetank.control.diagnose.look import Look
 from surgetank.control.diagnose.verdict import Diagnosis
 from surgetank.control.insight.shapes import (
-    BackendOut,
-    BackendsOut,
     DiagnosisOut,
     LevelOut,
-    MemoryOut,
     QueueOut,
     ReasonOut,
     ReasonsOut,
@@ -24,9 +21,7 @@ from surgetank.control.insight.shapes import (
     TopOut,
     WaitingOut,
 )
-from surgetank.engine.api import ModelCard
 from surgetank.telemetry.recorder import Recorder
-from surgetank.telemetry.stepmodel import step_seconds
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority
 
 HASH = 12  # hexadecimal digits of a fingerprint that are shown; its key never leaves the process
@@ -75,33 +70,6 @@ def _waiting(ticket: Ticket, now: float) -> WaitingOut:
         cost=ticket.estimate.seconds,
         age=now - ticket.arrived,
         left=ticket.time_left(now),
-    )
-
-
-def memory_out(looks: tuple[Look, ...], card: ModelCard | None) -> MemoryOut:
-    """From the newest step and the gate's own books."""
-    facts = Facts.of(looks)
-    desk, step = facts.now, facts.now.last_step if card is not None else None
-    size = card.kv_block_size if card is not None else 1
-    stored = None
-    if step is not None and step.kv_used:
-        stored = 1.0 - step.kv_stored_tokens / (step.kv_used * size)
-    return MemoryOut(
-        blocks=desk.kv_blocks,
-        block_tokens=None if card is None else size,
-        bytes=None if card is None else card.kv_blocks * size * card.kv_bytes_per_token,
-        used=None if step is None else step.kv_used,
-        cached=None if step is None else step.kv_cached,
-        free=None if step is None else step.kv_free,
-        promised=desk.kv_blocks_reserved,
-        share=desk.laws.kv_used,
-        reserve=desk.view(Limit.KV_RESERVE).current,
-        reserve_low=desk.view(Limit.KV_RESERVE_LOW).current,
-        closed=desk.laws.kv_closed,
-        fragmentation=stored,
-        held={} if step is None else {each.label: step.kv_held[each] for each in Priority},
-        preempted_tokens=facts.flow.preempted,
-        waste=facts.waste,
     )
 
 
@@ -156,34 +124,6 @@ def _retriers(tickets: Iterable[Ticket]) -> list[RetrierOut]:
             )
         )
     return sorted(found, key=lambda each: (-each.retries, each.fingerprint))
-
-
-def backends_out(desk: DeskSnapshot, card: ModelCard | None) -> BackendsOut:
-    """The one engine that there is."""
-    step, laws = desk.last_step, desk.laws
-    model = laws.model
-    return BackendsOut(
-        backends=[
-            BackendOut(
-                backend=BACKEND,
-                up=desk.backend_up,
-                model=desk.model,
-                device=None if card is None else card.device,
-                pid=None if card is None else card.pid,
-                slots=None if card is None else card.max_num_seqs,
-                running=desk.dispatched_seqs,
-                stalled_for=desk.stalled_for,
-                step=None if step is None else step.step,
-                step_seconds=None if step is None else step_seconds(step),
-                speed=laws.drain,
-                step_model=None
-                if model is None
-                else {"t0": model.t0, "a": model.a, "b": model.b, "c": model.c},
-                step_model_error=laws.error if laws.fitted else None,
-                ledger_drift=desk.ledger_drift,
-            )
-        ]
-    )
 
 
 def reasons_out(ended: Sequence[Ended], now: float) -> ReasonsOut:

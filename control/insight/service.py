@@ -1,6 +1,6 @@
 """What the running service can be asked beyond its status; each answer is read from live parts."""
 
-from surgetank.admission.desk import FrontDesk
+from surgetank.admission.desk import AnyDesk
 from surgetank.admission.limits import Limit
 from surgetank.control.diagnose.facts import Facts
 from surgetank.control.diagnose.history import History
@@ -9,6 +9,8 @@ from surgetank.control.diagnose.verdict import Slo, diagnose
 from surgetank.control.explain import ExplainOut, explain
 from surgetank.control.guards import objection
 from surgetank.control.insight import read
+from surgetank.control.insight.backends import backends_out
+from surgetank.control.insight.memory import memory_out
 from surgetank.control.insight.shapes import (
     BackendsOut,
     DiagnosisOut,
@@ -19,7 +21,7 @@ from surgetank.control.insight.shapes import (
     TopOut,
 )
 from surgetank.control.slo import WINDOWS, SloReport, report
-from surgetank.engine.api import Backend
+from surgetank.engine.api import Engine
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
 
@@ -27,15 +29,14 @@ from surgetank.telemetry.recorder import Recorder
 class Insight:
     """Reads and changes nothing, except that `history` remembers. On the event loop's thread."""
 
-    def __init__(
-        self, *, desk: FrontDesk, backend: Backend, recorder: Recorder, clock: Clock
-    ) -> None:
+    def __init__(self, *, desk: AnyDesk, backend: Engine, recorder: Recorder, clock: Clock) -> None:
         self._desk = desk
         self._backend = backend
         self._recorder = recorder
         self._clock = clock
         self._born = clock.monotonic()
-        self.history = History(Eyes(desk.snapshot, desk.peek.held, lambda: count(recorder)))
+        eyes = Eyes(desk.snapshot, desk.peek.held, lambda: count(recorder))
+        self.history = History(eyes, recorder.queue_held)
 
     def diagnose(self, slo: Slo | None) -> DiagnosisOut:
         """The verdict, its evidence and the next command."""
@@ -66,7 +67,7 @@ class Insight:
 
     def memory(self) -> MemoryOut:
         """The KV pool as gate and engine see it."""
-        return read.memory_out(self.history.looks(), self._backend.card)
+        return memory_out(self.history.looks(), self._backend.card)
 
     def retries(self, most: int) -> RetriesOut:
         """Who comes back, how often, and whether as told."""
@@ -75,7 +76,7 @@ class Insight:
 
     def backends(self) -> BackendsOut:
         """The engines behind the gate."""
-        return read.backends_out(self._desk.snapshot(), self._backend.card)
+        return backends_out(self._desk.snapshot(), self._backend.card)
 
     def reasons(self) -> ReasonsOut:
         """Outcomes by reason and class, of the requests that ended of late."""

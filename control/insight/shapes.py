@@ -52,20 +52,28 @@ class MemoryOut(BaseModel):
     """The KV pool; null: not known (no engine, or no step yet)."""
 
     blocks: int | None
-    block_tokens: int | None
-    bytes: int | None
-    used: int | None = Field(description="blocks of live sequences")
-    cached: int | None = Field(description="blocks that only the prefix cache holds")
-    free: int | None
+    block_tokens: int | None = None
+    bytes: int | None = None
+    used: int | None = Field(default=None, description="blocks of live sequences")
+    cached: int | None = Field(default=None, description="blocks that only the prefix cache holds")
+    free: int | None = None
     promised: int = Field(description="blocks that the gate has promised")
     share: float | None = Field(description="the larger of promised and used, of the pool")
     reserve: float = Field(description="share that may be promised (limit kv_reserve)")
     reserve_low: float = Field(description="the same for batch and sheddable")
     closed: bool = Field(description="batch and sheddable are refused until it falls")
-    fragmentation: float | None = Field(description="1 - stored tokens / (used blocks * size)")
-    held: dict[str, int] = Field(description="blocks by class")
-    preempted_tokens: int = Field(description="of the last half minute, to be computed again")
-    waste: float = Field(description="the same, of the tokens that were computed")
+    fragmentation: float | None = Field(
+        default=None, description="1 - stored tokens / (used blocks * size)"
+    )
+    held: dict[str, int] = Field(default_factory=dict, description="blocks by class")
+    preempted_tokens: int | None = Field(
+        description="of the last half minute, to be computed again"
+    )
+    waste: float | None = Field(description="the same, of the tokens that were computed")
+    preemptions: int | None = Field(
+        default=None, description="of another maker's engine, since it began"
+    )
+    note: str = Field(default="", description="what another maker's engine tells, in a sentence")
 
 
 class RetrierOut(BaseModel):
@@ -95,12 +103,30 @@ class RetriesOut(BaseModel):
     top: list[RetrierOut]
 
 
+class SignalOut(BaseModel):
+    """Something that an engine may tell of itself."""
+
+    signal: str
+    available: bool
+    value: float | None = Field(description="null: it does not tell, or is not there")
+
+
+class LawOut(BaseModel):
+    """A law of the gate, and the evidence that it has."""
+
+    law: str
+    runs_on: str
+
+
 class BackendOut(BaseModel):
     """One engine; null: not known."""
 
-    backend: str
+    backend: str = Field(description="embedded, or the kind that was found: vllm, llama.cpp, ...")
+    url: str = Field(description="empty for the embedded engine")
+    version: str = Field(description="empty when it does not say")
     up: bool
     model: str | None
+    models: list[str] = Field(description="every name that it answers to")
     device: str | None
     pid: int | None
     slots: int | None
@@ -112,6 +138,11 @@ class BackendOut(BaseModel):
     step_model: dict[str, float] | None = Field(description="seconds: t0, a, b, c")
     step_model_error: float | None
     ledger_drift: int | None = Field(description="sequences that we count, less those it reports")
+    pushbacks: int = Field(description="requests that it turned away (429, 503, 529)")
+    metrics_age: float | None = Field(description="seconds; null: it has no metrics to read")
+    signals: list[SignalOut] = Field(description="empty for the embedded engine: it reports steps")
+    notes: list[str]
+    laws: list[LawOut] = Field(description="empty for the embedded engine: all run on its steps")
 
 
 class BackendsOut(BaseModel):

@@ -38,10 +38,11 @@ def draw(runs: Sequence[Run]) -> bytes:
     for fault in runs[0].scenario.faults:
         for panel in panels:
             panel.axvspan(fault.at, fault.at + fault.seconds, color="#888", alpha=0.2)
+            panel.axvline(fault.at, color="#888", alpha=0.2)  # one may take no time
     _dress(good, "good calls / s, by arrival")
     _dress(sent, "attempts / s")
     _dress(wait, "TTFT p99, s")
-    good.legend(frameon=False, ncols=8, loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    figure.legend(frameon=False, ncols=5, loc="outside upper left")
     wait.set_xlabel("seconds (grey: faults; dotted: offered, and the TTFT target)")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})

@@ -7,6 +7,7 @@ from surgetank.admission.api import Ask, Delta, End
 from surgetank.admission.outcome import Refusal
 from surgetank.control.lab.behaviour import Behaviour
 from surgetank.control.lab.entrance import Caller, Entrance, Handle
+from surgetank.control.lab.helpers import Helpers, advice
 from surgetank.control.lab.inputs import Item
 from surgetank.control.lab.log import ABANDONED, NAN, OUTCOMES, REASONS, Log
 from surgetank.control.lab.timeline import Timeline, Timer
@@ -28,14 +29,17 @@ class Crowd:
         mix: Sequence[tuple[Behaviour, float]],
         rng: random.Random,
     ) -> None:
-        """`mix`: kinds of clients, with their weights. Calls choose kind and entrance at random."""
+        """`mix`: kinds of clients, with their weights. Calls that name none choose one at random,
+        and all choose an entrance."""
         self.timeline = timeline
         self.log = Log()
         self.rng = rng
+        self.helpers = Helpers(timeline, rng)
         self.open: dict[int, _Call] = {}
         self._entrances = entrances
         self._kinds = [kind for kind, _ in mix]
         self._weights = [weight for _, weight in mix]
+        self._named = {kind.name: kind for kind, _ in mix}
         self._outputs: list[int] = []
         self._items: Iterator[Item] = iter(())
         self._started = 0
@@ -64,12 +68,15 @@ class Crowd:
         number = self._started
         self._started += 1
         self._await_next()
-        one = len(self._kinds) == 1
-        kind = self._kinds[0] if one else self.rng.choices(self._kinds, self._weights)[0]
+        kind = self._named[item.client] if item.client else self._any_kind()
         doors = self._entrances
         door = doors[0] if len(doors) == 1 else doors[self.rng.randrange(len(doors))]
         call = self.open[number] = _Call(self, number, item, kind, door)
         call.attempt()
+
+    def _any_kind(self) -> Behaviour:
+        one = len(self._kinds) == 1
+        return self._kinds[0] if one else self.rng.choices(self._kinds, self._weights)[0]
 
 
 class _Call:
@@ -83,6 +90,7 @@ class _Call:
         "caller",
         "crowd",
         "door",
+        "helped",
         "item",
         "kind",
         "number",
@@ -97,6 +105,7 @@ class _Call:
         self.item = item
         self.kind = kind
         self.door = door
+        self.helped = crowd.helpers.begin(kind, item.tenant) if kind.wait == "helper" else None
         self.caller = Caller(item.tenant, item.priority)
         self.ask = Ask(_prompt(number, item.prompt), SamplingParams(max_tokens=item.max_tokens))
         self.began = crowd.timeline.monotonic()
@@ -112,6 +121,7 @@ class _Call:
         headers = self.kind.headers(self.attempts, left)
         self.attempts += 1
         attempt = self.trying = _Attempt(self, self.attempts - 1)
+        attempt.start_timer()
         answer = self.door.open(self.caller, headers, self.ask, attempt)
         if isinstance(answer, Refusal):
             attempt.failed(answer)
@@ -123,6 +133,9 @@ class _Call:
         if heard:
             return None
         crowd = self.crowd
+        if self.helped is not None:
+            wall = crowd.timeline.wall()
+            return self.helped.next(advice(refusal, wall, hinted=self.kind.obeys))
         wait = self.kind.wait_before(self.attempts, refusal, crowd.rng)
         if wait is None or self.kind.patience is None:
             return wait
@@ -181,13 +194,16 @@ class _Attempt:
         self.handle: Handle | None = None
         self.timer: Timer | None = None
 
+    def start_timer(self) -> None:
+        """Before it leaves: the client's timeout is over before the server's idea of it."""
+        timeout = self.call.kind.timeout
+        if timeout is not None:
+            self.timer = self.call.crowd.timeline.call_later(timeout, self._give_up)
+
     def let_in(self, handle: Handle) -> None:
         """It was not refused; it may even be over."""
         self.handle = handle
         self._count_admitted()
-        timeout = self.call.kind.timeout
-        if not self.over and timeout is not None and not self.tokens:
-            self.timer = self.call.crowd.timeline.call_later(timeout, self._give_up)
 
     def on_delta(self, delta: Delta) -> None:
         """Tokens came: the first of them ends the wait for it."""

@@ -20,7 +20,7 @@ class Place(Enum):
     WAITING = "waiting"
     READING = "reading"
     DECODING = "decoding"
-    HELD = "held"  # it could decode, but the token budget is smaller than the batch
+    HELD = "held"  # it could decode, but for the token budget or for want of a block
     GONE = "gone"
 
 
@@ -41,7 +41,9 @@ class Seq:
     phase: int = 0
     reserved_at: int = -1  # the decode step whose block it holds already
     kept: Kept | None = None
-    computed: int = 0  # tokens stored when it was preempted
+    unnamed: tuple[int, int] = (0, 0)  # from which to below which block no name is known
+    host_stored: int = 0  # tokens in the swap pool
+    lost: int = 0  # tokens stored when it was last preempted
     preemptions: int = 0
     started: bool = False
 
@@ -74,6 +76,10 @@ class Decoding:
     def since_joined(self, seq: Seq) -> int:
         """Tokens that it produced and stored since it joined."""
         return self._count - seq.joined if seq.place is Place.DECODING else 0
+
+    def grows(self, seq: Seq) -> bool:
+        """Whether the next token of a decoding sequence takes a block."""
+        return seq.phase == self._count % self._size and seq.reserved_at != self._count
 
     @property
     def ending(self) -> bool:

@@ -1,11 +1,11 @@
 """The simulated engine: a scheduler that is exact, and a clock that a step-time model moves.
 
-This is a simulation. It computes no token; a step takes tau = t0 + a*P + b*B + c*K seconds, and an
-answer is as long as the caller of SimulatedEngine says. What happens in a step (who enters, reads,
-decodes, is preempted) is what engine/scheduler.py would do, as long as no two prompts share a
-prefix and each request asks for one choice. Of a request's tokens its sidecar hears the first when
-it comes and the others together with the last; every step's record is told, at the latest before
-anything else happens.
+This is a simulation. It computes no token; a step takes tau = t0 + a*P + b*B + c*K seconds, and
+what it swaps, and an answer is as long as the caller of SimulatedEngine says. What happens in a
+step (who enters, reads, decodes, gives way) is what engine/scheduler.py would do under the policies
+fcfs and priority, as long as no two prompts share a prefix and each request asks for one choice.
+Of a request's tokens its sidecar hears the first when it comes and the others together with the
+last; every step's record is told, at the latest before anything else happens.
 """
 
 import heapq
@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from surgetank.control.lab.batch import Batch, Step
+from surgetank.control.lab.batch import Batch
 from surgetank.control.lab.decoding import Place, Seq
 from surgetank.control.lab.port import Job, Port
-from surgetank.control.lab.record import Made, card_of, record_of, slots_of
+from surgetank.control.lab.record import Made, card_of, facts_of, left_of, record_of
+from surgetank.control.lab.step import Step
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.control.lab.timeline import Timeline, Timer
 from surgetank.engine.api import GenerateRequest, ModelCard, Settings, Sink
@@ -33,6 +34,7 @@ class Totals:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     recomputed_tokens: int = 0
+    swapped_tokens: int = 0
     preemptions: int = 0
     most_preempted: int = 0  # times that one request was
 
@@ -70,7 +72,7 @@ class SimulatedEngine:
         self._deadlines: list[tuple[float, int, Job]] = []
         self._timer: Timer | None = None  # the end of what runs, or the next beginning
         self._run: list[Made] = []
-        self._step = Step()
+        self._step = Step(self._batch.budget)
         self._delivering = False
 
     @property
@@ -153,7 +155,6 @@ class SimulatedEngine:
         """Die with every request, and come up again after so many seconds."""
         if self._timer is not None:
             self._timer.cancel()
-        self._add_recomputed()
         self._reset()
         self.card = None
         for port in self._ports:
@@ -161,10 +162,6 @@ class SimulatedEngine:
         self._timeline.call_later(seconds, self.start)
 
     # The step loop.
-
-    def finish(self) -> None:
-        """The run is over: complete the totals."""
-        self._add_recomputed()
 
     def _wake(self) -> None:
         if self._timer is None and not self._delivering:
@@ -206,11 +203,11 @@ class SimulatedEngine:
         self.last_boundary = run[-1].at
         self._count(step, run)
         batch = self._batch
-        slots = slots_of(batch, self._spec, step)
-        records = [record_of(batch, step, made, slots) for made in run[:-1]]
+        facts = facts_of(batch, self._spec, step)
+        records = [record_of(step, made, facts) for made in run[:-1]]
         ended = batch.settle(step)
         run[-1].kv, run[-1].kv_stored = batch.blocks.counts, batch.stored_tokens
-        records.append(record_of(batch, step, run[-1], slots))
+        records.append(record_of(step, run[-1], {**facts, **left_of(batch)}))
         for seq in step.started:
             jobs[seq].started(0)
         for seq in ended:
@@ -229,11 +226,7 @@ class SimulatedEngine:
     def _drain(self, now: float) -> None:
         """Commands, settings and deadlines, between two steps."""
         if self._settings is not None:
-            batch, spec = self._batch, self._spec
-            batch.sequences = min(
-                self._settings.max_num_seqs or spec.max_num_seqs, spec.max_num_seqs
-            )
-            batch.tokens = self._settings.max_batch_tokens or spec.max_batch_tokens
+            self._batch.apply(self._settings)
             self._settings = None
         self._delivering = True
         while self._next_deadline() <= now:
@@ -252,7 +245,7 @@ class SimulatedEngine:
         self._delivering = False
 
     def _take_in(self, job: Job) -> None:
-        most = min(self._spec.context_length, self._spec.kv_blocks * self._spec.block_size)
+        most = min(self._spec.context_length, self._batch.blocks.limit * self._spec.block_size)
         if job.size > most:
             detail = f"{job.size} tokens exceed the {most} that fit"
             job.tokens(0, FinishReason.REFUSED, detail)
@@ -268,10 +261,12 @@ class SimulatedEngine:
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
     def _duration(self, step: Step, at: float) -> float:
-        took = self._spec.model.seconds(step.prefill, step.decode, step.context)
+        spec = self._spec
+        took = spec.model.seconds(step.prefill, step.decode, step.context)
+        took += (step.swapped_in + step.swapped_out) * spec.swap_seconds / 2
         if at < self._slow_until:
             took *= self._slowness
-        if (noise := self._spec.noise) > 0:
+        if (noise := spec.noise) > 0:
             took *= self._rng.lognormvariate(-noise * noise / 2, noise)
         return took
 
@@ -283,12 +278,11 @@ class SimulatedEngine:
             totals.busy += made.took
         totals.prefill_tokens += step.prefill
         totals.decode_tokens += step.decode * len(run)
+        self._batch.learn(len(run))
 
     def _count_preemptions(self, step: Step) -> None:
-        for seq in step.preempted:
-            self.totals.preemptions += 1
-            self.totals.most_preempted = max(self.totals.most_preempted, seq.preemptions)
-
-    def _add_recomputed(self) -> None:
-        self.totals.recomputed_tokens += self._batch.recomputed
-        self._batch.recomputed = 0
+        totals = self.totals
+        totals.recomputed_tokens += step.recomputed
+        for gone in step.preempted:
+            totals.preemptions += 1
+            totals.most_preempted = max(totals.most_preempted, gone.seq.preemptions)

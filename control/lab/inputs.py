@@ -24,6 +24,7 @@ class Item(NamedTuple):
     max_tokens: int  # that it asks for
     tenant: str = ""
     priority: Priority = Priority.DEFAULT
+    client: str = ""  # the kind of client that it comes from; "": drawn by weight
 
 
 class InputError(Exception):
@@ -114,6 +115,8 @@ def read_trace(path: Path, *, speed: float, max_tokens: int, rng: random.Random)
     """A trace, `speed` times as fast: JSON lines {t, in, out}, or CSV with TIMESTAMP,
     ContextTokens, GeneratedTokens. Calls ask for max_tokens, or for their output if that is more.
 
+    `prefix_blocks` and `n` are passed over: the simulated engine counts blocks instead of naming
+    them, which is what makes a step O(1), so it can share none between prompts or choices.
     Equal times are a recorder's rounding: such calls are spread until the next time that differs.
     Raises InputError.
     """

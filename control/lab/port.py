@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict, replace
+
 from surgetank.control.lab.decoding import Seq
 from surgetank.engine.api import (
     BackendDown,
@@ -102,10 +104,8 @@ class Port:
 
     def apply(self, settings: Settings) -> None:
         """Change the engine's budgets before its next step."""
-        self._settings = Settings(
-            max_num_seqs=settings.max_num_seqs or self._settings.max_num_seqs,
-            max_batch_tokens=settings.max_batch_tokens or self._settings.max_batch_tokens,
-        )
+        known = {key: value for key, value in asdict(settings).items() if value is not None}
+        self._settings = replace(self._settings, **known)
         self._engine.apply(self._settings)
 
     # For the engine.

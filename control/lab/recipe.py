@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig, TenantQuota
 from surgetank.control.lab.behaviour import BEHAVIOURS, Behaviour
-from surgetank.control.lab.faults import parse_fault
+from surgetank.control.lab.faults import OF_REDIS, Fault, parse_fault
 from surgetank.control.lab.inputs import Item, Mix, merged, read_trace, synthetic
 from surgetank.control.lab.steptime import EngineSpec, StepModel
 from surgetank.control.lab.world import Scenario
@@ -38,6 +39,8 @@ class Words:
     engine: Sequence[str] = ()
     gate: Sequence[str] = ()
     slo: Sequence[str] = ()
+    quotas: Sequence[str] = ()  # tenant=x,tokens_per_minute=6000; no tenant: all others
+    leases: Sequence[str] = ()
     clients: Sequence[str] = ()  # NAME or NAME:WEIGHT
     faults: Sequence[str] = ()
     sidecars: int = 1
@@ -52,6 +55,7 @@ def scenario_of(words: Words) -> Scenario:
     sizes = [text for text in words.engine if text.partition("=")[0] not in model_keys]
     step_model = _read(StepModel, model, "engine")
     clients = [_client(text) for text in words.clients] or [(BEHAVIOURS["no-retry"], 1.0)]
+    faults = [parse_fault(text) for text in words.faults]
     try:
         return Scenario(
             policy=words.policy,
@@ -59,8 +63,9 @@ def scenario_of(words: Words) -> Scenario:
             gate=_read(GateConfig, words.gate, "gate"),
             slo=_read(SloTargets, words.slo, "slo"),
             clients=tuple(clients),
-            faults=tuple(parse_fault(text) for text in words.faults),
+            faults=tuple(faults),
             sidecars=words.sidecars,
+            leases=_leases(words, faults),
             engines="own" if words.engines == "own" else "shared",
             seed=words.seed,
         )
@@ -110,6 +115,25 @@ def _stream(text: str) -> tuple[Mix, float]:
     if weight <= 0:
         raise RecipeError(f"stream {text!r}: share is {weight:g}; allowed: above 0")
     return _validated(Mix, pairs, "stream"), weight
+
+
+def _leases(words: Words, faults: Sequence[Fault]) -> LeasesConfig | None:
+    """What the sidecars share, when a quota, a setting or a fault says that they do."""
+    if not (words.quotas or words.leases or any(fault.kind in OF_REDIS for fault in faults)):
+        return None
+    pairs = {"sidecars": str(words.sidecars)} | _pairs(words.leases, "leases")
+    if "url" in pairs:
+        raise RecipeError("leases url: the lab has a Redis of its own; leave it out")
+    changes: dict[str, Any] = {"tenants": {}}
+    for text in words.quotas:
+        limits = _pairs(text.split(","), "quota")
+        tenant = limits.pop("tenant", None)
+        quota = _validated(TenantQuota, limits, "quota")
+        if tenant is None:
+            changes["default"] = quota
+        else:
+            changes["tenants"][tenant] = quota
+    return _validated(LeasesConfig, pairs, "leases").model_copy(update=changes)
 
 
 def _client(text: str) -> tuple[Behaviour, float]:

@@ -1,10 +1,13 @@
 """What the simulated engine says of itself: its model card, and one record per step."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from surgetank.control.lab.batch import Batch, Step
+from surgetank.control.lab.batch import Batch
+from surgetank.control.lab.step import Step
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.engine.api import ModelCard
+from surgetank.engine.plan import prompt_room
 from surgetank.telemetry.steprecord import PREEMPTIONS, StepRecord, tally
 from surgetank.telemetry.vocabulary import (
     PreemptionKind,
@@ -14,7 +17,9 @@ from surgetank.telemetry.vocabulary import (
 )
 
 MODEL = "simulated"
-_RECOMPUTED = [(PreemptionKind.RECOMPUTE, PreemptionReason.KV, each) for each in Priority]
+BLOCK_BYTES = 1  # a block has no contents here
+_NO_TIMES = {"drain": 0.0, "schedule": 0.0, "sample": 0.0, "emit": 0.0}
+_NONE_PREEMPTED = tally(PREEMPTIONS, ())
 
 
 @dataclass(slots=True)
@@ -51,62 +56,86 @@ def card_of(spec: EngineSpec) -> ModelCard:
         kv_bytes_per_token=0,
         max_num_seqs=spec.max_num_seqs,
         max_batch_tokens=spec.max_batch_tokens,
+        prefill_share=spec.prefill_share,
+        tpot_target=spec.tpot_target,
         engine_version=MODEL,
         pid=0,
     )
 
 
-def record_of(batch: Batch, step: Step, made: Made, slots: dict[SlotState, int]) -> StepRecord:
-    """A step's record, from the batch as it stands after the step."""
+def facts_of(batch: Batch, spec: EngineSpec, step: Step) -> dict[str, Any]:
+    """What the records of a run of equal steps have in common, from the batch as it stands."""
+    slots, preempted = _slots(batch, spec, step), step.preempted
+    kinds = [(gone.kind, gone.reason, gone.seq.priority) for gone in preempted]
+    return {
+        **_NO_TIMES,
+        "prefill_tokens": step.prefill,
+        "decode_tokens": step.decode,
+        "prefill_seqs": step.prefill_seqs,
+        "decode_seqs": step.decode,
+        "token_budget": step.budget.tokens,
+        "slots_filled": slots[SlotState.FILLED],
+        "slots_no_work": slots[SlotState.NO_WORK],
+        "slots_blocked_kv": slots[SlotState.BLOCKED_KV],
+        "slots_blocked_token_budget": slots[SlotState.BLOCKED_TOKEN_BUDGET],
+        "slots_blocked_limit": slots[SlotState.BLOCKED_LIMIT],
+        "slots_blocked_other": 0,
+        "contended": step.contended,
+        "prefix_hit_tokens": 0,
+        "prefix_miss_tokens": sum(seq.prompt for seq in step.started),
+        "preemptions": tally(PREEMPTIONS, kinds) if kinds else _NONE_PREEMPTED,
+        "preempted_tokens": step.tokens_of(PreemptionKind.RECOMPUTE),
+        "swapped_tokens": step.tokens_of(PreemptionKind.SWAP),
+        "recomputed_tokens": step.recomputed,
+        "swapped_in_bytes": step.swapped_in * BLOCK_BYTES,
+        "swapped_out_bytes": step.swapped_out * BLOCK_BYTES,
+        "allocation_failures": step.preempted_for(PreemptionReason.KV) + step.starved,
+        "kv_swapped": batch.blocks.swapped,
+        **left_of(batch),
+    }
+
+
+def left_of(batch: Batch) -> dict[str, Any]:
+    """Of these facts, those that change when sequences end."""
+    return {
+        "waiting": _by_class(batch.waiting),
+        "running": _by_class(batch.seated),
+        "prefill_backlog": batch.backlog,
+    }
+
+
+def record_of(step: Step, made: Made, facts: dict[str, Any]) -> StepRecord:
+    """One step's record."""
     used, cached, free = made.kv
+    budget, load = step.budget, (step.prefill, step.decode, made.context)
     return StepRecord(
         step=made.number,
         at=made.at,
-        drain=0.0,
-        schedule=0.0,
         forward=made.took,
-        sample=0.0,
-        emit=0.0,
         idle=made.idle,
-        prefill_tokens=step.prefill,
-        decode_tokens=step.decode,
-        prefill_seqs=step.prefill_seqs,
-        decode_seqs=step.decode,
-        token_budget=step.budget,
-        slots_filled=slots[SlotState.FILLED],
-        slots_no_work=slots[SlotState.NO_WORK],
-        slots_blocked_kv=slots[SlotState.BLOCKED_KV],
-        slots_blocked_token_budget=slots[SlotState.BLOCKED_TOKEN_BUDGET],
-        slots_blocked_limit=slots[SlotState.BLOCKED_LIMIT],
-        slots_blocked_other=0,
-        waiting=_by_class(batch.waiting),
-        running=_by_class(batch.seated),
-        contended=step.contended,
         kv_used=used,
         kv_cached=cached,
         kv_free=free,
         kv_stored_tokens=made.kv_stored,
         kv_resident_tokens=made.context,
-        prefix_hit_tokens=0,
-        prefix_miss_tokens=sum(seq.prompt for seq in step.started),
-        prefill_backlog=batch.backlog,
-        preemptions=tally(PREEMPTIONS, [_RECOMPUTED[seq.priority] for seq in step.preempted]),
-        preempted_tokens=step.preempted_tokens,
-        allocation_failures=len(step.preempted),
+        prefill_budget=step.prefill + max(0, prompt_room(budget, *load)),
+        predicted=budget.model.seconds(*load),
+        **facts,
     )
 
 
-def slots_of(batch: Batch, spec: EngineSpec, step: Step) -> dict[SlotState, int]:
+def _slots(batch: Batch, spec: EngineSpec, step: Step) -> dict[SlotState, int]:
     """The step's slots by what they were, before its ended leave: engine/report.py's rule."""
     filled = step.decode + step.prefill_seqs
     held_back = len(batch.running) - filled
     empty = max(0, spec.max_num_seqs - filled - held_back)
+    starved = min(step.starved, held_back)
     wanted = min(empty, sum(batch.waiting.values())) if empty else 0
     states = {
         SlotState.FILLED: filled,
         SlotState.NO_WORK: empty - wanted,
-        SlotState.BLOCKED_KV: 0,
-        SlotState.BLOCKED_TOKEN_BUDGET: held_back,
+        SlotState.BLOCKED_KV: starved,
+        SlotState.BLOCKED_TOKEN_BUDGET: held_back - starved,
         SlotState.BLOCKED_LIMIT: 0,
     }
     states[step.blocked_by] += wanted

@@ -9,7 +9,7 @@ engine-seconds: its prompt, its share of every step that it takes part in, and t
 reads at each (p + i at its i-th token).
 """
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -57,8 +57,19 @@ class EngineSpec(BaseModel):
     kv_spare: float = Field(
         default=0.01, ge=0, le=0.5, description="Share of the pool kept for running sequences."
     )
+    tpot_target: float = Field(
+        default=0.1, ge=0, le=60, description="Step time that prompts are cut to; 0: any."
+    )
+    min_prefill_tokens: int = Field(default=32, ge=1, description="That it leaves to prompts.")
+    preemption: Literal["auto", "recompute", "swap"] = Field(
+        default="auto", description="What becomes of a preempted sequence's KV."
+    )
+    max_preemptions: int = Field(default=3, ge=0, description="Of one sequence.")
+    swap_blocks: int = Field(default=0, ge=0, description="Host memory for preempted KV, blocks.")
+    swap_seconds: float = Field(default=2e-4, ge=0, le=10, description="A block, out and in.")
     context_length: int = Field(default=32_768, ge=2, description="Prompt and output together.")
-    by_priority: bool = Field(default=False, description="Waiting sequences enter by class.")
+    by_priority: bool = Field(default=False, description="Policy `priority` instead of `fcfs`.")
+    displace: bool = Field(default=True, description="Under it, lower classes are put back.")
     noise: float = Field(
         default=0.0, ge=0, le=1, description="Coefficient of variation of a step's duration."
     )

@@ -4,18 +4,20 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig
 from surgetank.control.lab.behaviour import BEHAVIOURS, Behaviour
 from surgetank.control.lab.clients import Crowd
 from surgetank.control.lab.engine import SimulatedEngine, Totals
 from surgetank.control.lab.entrance import Entrance
-from surgetank.control.lab.faults import Fault, schedule
+from surgetank.control.lab.faults import OF_REDIS, Fault, schedule
 from surgetank.control.lab.inputs import Item
 from surgetank.control.lab.log import Log
 from surgetank.control.lab.rivals.site import Site
 from surgetank.control.lab.rivals.table import build
+from surgetank.control.lab.shared import SharedState
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.control.lab.timeline import Timeline
 from surgetank.telemetry.slo import SloTargets
@@ -38,10 +40,21 @@ class Scenario(BaseModel):
     engines: Literal["shared", "own"] = Field(
         default="shared", description="One engine behind all sidecars, or one behind each."
     )
+    leases: LeasesConfig | None = Field(
+        default=None,
+        description="Quotas and a retry budget that the sidecars share over one simulated Redis; "
+        "unset: each for itself, without quotas.",
+    )
     tail: float = Field(
         default=30.0, ge=0, le=3600, description="Seconds for what is open after the last arrival."
     )
     seed: int = Field(default=0, ge=0, description="Of everything that is drawn.")
+
+    @model_validator(mode="after")
+    def _there_is_a_redis_to_lose(self) -> "Scenario":
+        if self.leases is None and any(fault.kind in OF_REDIS for fault in self.faults):
+            raise ValueError("faults of redis need leases: without them nothing is shared")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,12 @@ def play(scenario: Scenario, items: list[Item]) -> Run:
     for engine in world.engines:
         engine.start()
     world.crowd.play(items)
-    schedule(scenario.faults, world.engines, world.timeline)
+    schedule(scenario.faults, world.engines, world.shared, world.timeline)
     duration = items[-1].at if items else 0.0
     world.timeline.run(duration + scenario.tail)
     world.crowd.close()
-    for engine in world.engines:
-        engine.finish()
+    if world.shared is not None:
+        world.shared.close()
     return Run(scenario, world.crowd.log, tuple(e.totals for e in world.engines), duration)
 
 
@@ -75,8 +88,9 @@ class _World:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self.timeline = Timeline()
-        shared = scenario.engines == "shared"
-        self.engines = [self._engine(n) for n in range(1 if shared else scenario.sidecars)]
+        leases, one = scenario.leases, scenario.engines == "shared"
+        self.shared = None if leases is None else SharedState(leases, self.timeline)
+        self.engines = [self._engine(n) for n in range(1 if one else scenario.sidecars)]
         doors = [self._entrance(n) for n in range(scenario.sidecars)]
         self.crowd = Crowd(self.timeline, doors, scenario.clients, self._rng("clients"))
 
@@ -92,7 +106,7 @@ class _World:
         )
 
     def _entrance(self, number: int) -> Entrance:
-        engine = self.engines[number % len(self.engines)]
+        engine, shared = self.engines[number % len(self.engines)], self.shared
         return build(
             self._scenario.policy,
             Site(
@@ -103,5 +117,6 @@ class _World:
                 gate=self._scenario.gate,
                 slo=self._scenario.slo,
                 answer_length=lambda request: self.crowd.answer_length(request),
+                quotas=None if shared is None else shared.join(self._rng(f"leases {number}")),
             ),
         )

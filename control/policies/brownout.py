@@ -110,4 +110,4 @@ def step(state: Ladder, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Lad
     return state, {Limit.BROWNOUT_LEVEL: float(rung), **measures(acting, x, config)}
 
 
-brownout = Policy(Ladder(), step)
+brownout = Policy(Ladder(), step, "the brown-out ladder: what can be spared goes first")

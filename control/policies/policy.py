@@ -19,8 +19,9 @@ class Policy:
 
     start: Any
     step: Callable[[Any, GateConfig, DeskSnapshot], tuple[Any, Wanted]]
+    help: str = ""
 
 
-def stateless(wanted: Callable[[GateConfig, DeskSnapshot], Wanted]) -> Policy:
+def stateless(wanted: Callable[[GateConfig, DeskSnapshot], Wanted], help: str = "") -> Policy:
     """A policy that remembers nothing."""
-    return Policy(None, lambda _, config, snapshot: (None, wanted(config, snapshot)))
+    return Policy(None, lambda _, config, snapshot: (None, wanted(config, snapshot)), help)

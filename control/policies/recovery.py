@@ -100,4 +100,4 @@ def step(state: Watch, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Watc
     return Watch(looks), {Limit.ADMISSION_SHARE: 1.0}
 
 
-recovery = Policy(Watch(), step)
+recovery = Policy(Watch(), step, "half the arrivals, then more, after a metastable failure")

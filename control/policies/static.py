@@ -11,4 +11,4 @@ def configured(config: GateConfig, snapshot: DeskSnapshot) -> Wanted:
     return config.base_limits()
 
 
-static = stateless(configured)
+static = stateless(configured, "every limit as it is configured")

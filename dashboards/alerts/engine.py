@@ -9,7 +9,10 @@ from surgetank.dashboards.rules import Alert, Group
 _DECODING = ("decode", "mixed")  # steps that somebody's next token waits for
 
 _p99 = now.quantile(0.99, "compute_step_seconds", "instance", window="5m", kind=_DECODING)
-_usual = now.quantile(0.99, "compute_step_seconds", "instance", window="1h", kind=_DECODING)
+# The hour before: within minutes a spike would be a hundredth of its own hour, and look usual.
+_usual = now.quantile(
+    0.99, "compute_step_seconds", "instance", window="1h", ago="10m", kind=_DECODING
+)
 _steps = now.events("compute_step_seconds", "instance", window="5m", kind=_DECODING)
 _wasted = ratio(
     now.rate("batch_preempted_tokens_total", "instance", kind="recompute"),
@@ -20,6 +23,10 @@ _preemptions = now.increase("batch_preemptions_total", "instance")
 _late = " or ".join(
     f'instance_slo:bad_events:ratio5m{{slo="{slo}"}} > {1 - OBJECTIVES[slo]:g}'
     for slo in ("ttft", "tpot")
+)
+_throttled = now.select(
+    "compute_gpu_throttle_seconds_total",
+    reason=("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"),
 )
 
 
@@ -124,6 +131,44 @@ STEPS = Group(
             description=(
                 "{{ $value | humanize }} times in two minutes. The engine goes on; the Memory "
                 "board says what it did about it: refused means that a request was lost."
+            ),
+        ),
+    ),
+)
+
+GPU = Group(
+    "surgetank_gpu",
+    (
+        Alert(
+            name="GpuFault",
+            expr=f"{now.increase('compute_xid_total', 'instance', 'device', window='5m')} > 0",
+            wait="0s",
+            severity="critical",
+            labels={"cause": "xid"},
+            summary="{{ $labels.device }} of {{ $labels.instance }} reports a fault.",
+            description=(
+                "{{ $value | humanize }} XIDs in five minutes. The engine's log has their numbers: "
+                "13, 31 and 43 are a program's fault, 48, 63, 74, 79 and 94 the hardware's."
+            ),
+        ),
+        Alert(
+            name="GpuFault",
+            expr=f"{now.gauge('min', 'compute_gpu_up', 'instance', 'device')} == 0",
+            wait="2m",
+            severity="critical",
+            labels={"cause": "driver"},
+            summary="{{ $labels.device }} of {{ $labels.instance }} does not answer its driver.",
+            description="The GPU fell off the bus, or its driver was unloaded or updated.",
+        ),
+        Alert(
+            name="GpuThrottle",
+            expr=f"max by (instance, device) (rate({_throttled}[5m])) > 0.1",
+            wait="5m",
+            severity="warning",
+            summary="{{ $labels.device }} of {{ $labels.instance }} is held back by its hardware.",
+            description=(
+                "{{ $value | humanizePercentage }} of the time its clocks are held down by heat or "
+                "power supply. Every step takes longer, and nothing in the service can help it."
             ),
         ),
     ),

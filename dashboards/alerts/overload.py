@@ -21,6 +21,7 @@ def _mean_wait(priority: str) -> str:
 
 _current = now.gauge("max", "limit", "instance", "limit", bound="current")
 _lowest = now.gauge("max", "limit", "instance", "limit", bound="min")
+_highest = now.gauge("max", "limit", "instance", "limit", bound="max")
 _usage = f"max by (instance, limit) (max_over_time({now.select('limit_usage')}[1m]))"
 # What the brown-out ladder and the recovery move is meant to move.
 _STEPS = (
@@ -103,7 +104,10 @@ LIMITS = Group(
     (
         Alert(
             name="LimitAtFloor",
-            expr=f"{_current} <= {_lowest}\nand {_usage} >= {_current}",
+            # An engine with one slot has but one value for the sequences in it.
+            expr=(
+                f"{_current} <= {_lowest}\nand {_usage} >= {_current}\nand {_lowest} < {_highest}"
+            ),
             wait="2m",
             severity="warning",
             summary="The limit {{ $labels.limit }} of {{ $labels.instance }} is at its floor.",

@@ -20,6 +20,7 @@ _ENGINE_GONE = (
     "QueueWaitHigh",
     "SchedulingLimited",
     "ShedHigh",
+    "StepModelWrong",
     "StepTimeSpike",
 )
 _ENGINE_STANDS = (
@@ -33,12 +34,14 @@ _ENGINE_STANDS = (
     "QueueWaitHigh",
     "SchedulingLimited",
     "ShedHigh",
+    "StepModelWrong",
     "StepTimeSpike",
 )
 # A cause, and what then needs no telling, on the same instance.
 CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "BackendDown": _ENGINE_GONE,
     "EngineStalled": _ENGINE_STANDS,
+    "GpuThrottle": ("StepTimeSpike",),
     "OutOfMemory": ("MemoryLimited", "PreemptionThrash"),
     "PreemptionThrash": ("MemoryLimited",),
     "LimitAtFloor": ("LimitBinding",),

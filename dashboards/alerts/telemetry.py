@@ -1,13 +1,14 @@
 """Alerts on the telemetry itself: what cannot be seen cannot be alerted on."""
 
-from surgetank.dashboards.backends import STEERING
+from surgetank.dashboards.backends import NEUTRAL
 from surgetank.dashboards.prometheus import BACKEND_JOB, JOBS, SIDECAR_JOB
 from surgetank.dashboards.promql import ratio
 from surgetank.dashboards.recordings import now
 from surgetank.dashboards.rules import Alert, Group
-from surgetank.telemetry.catalog import CATALOG, MetricType
+from surgetank.telemetry.catalog import CATALOG, STEERING, MetricType
 
 _jobs = "|".join(JOBS)
+_answers = f'(up{{job="{BACKEND_JOB}"}} == 1)'
 
 
 def _beyond(name: str, edge: float) -> str:
@@ -18,6 +19,8 @@ def _beyond(name: str, edge: float) -> str:
 
 
 _folded = now.increase("telemetry_label_overflow_total", "instance", "label", window="15m")
+_lost = now.increase("trace_spans_dropped_total", "instance", "reason", window="5m")
+_decided = now.increase("admission_decisions_total", "instance", window="5m")
 _histograms = [
     (spec.name, spec.buckets.edges[-1])
     for spec in CATALOG.values()
@@ -57,7 +60,7 @@ TELEMETRY = Group(
         *(
             Alert(
                 name="MetricsAbsent",
-                expr=f'(up{{job="{BACKEND_JOB}"}} == 1) unless on (instance) {signal.neutral}',
+                expr=f"{_answers} unless on (instance) {NEUTRAL}{signal.name}",
                 wait="5m",
                 severity="warning",
                 labels={"cause": "unknown_name", "signal": signal.name},
@@ -94,6 +97,17 @@ TELEMETRY = Group(
                 ),
             )
             for name, edge in _histograms
+        ),
+        Alert(
+            name="TraceSpansDropped",
+            expr=f"{_lost} > 0\nand on (instance) {_decided} >= 20",
+            wait="10m",
+            severity="warning",
+            summary="{{ $labels.instance }} loses traces: {{ $labels.reason }}.",
+            description=(
+                "{{ $value | humanize }} spans in five minutes never reached the collector. No "
+                "request waits for that, but the next incident's traces will be missing."
+            ),
         ),
         Alert(
             name="Watchdog",

@@ -169,6 +169,68 @@ _OPERATORS = Row(
     ),
 )
 
+_GPU = Row(
+    "GPU",
+    (
+        Panel(
+            title="How busy the GPU is",
+            means="util: something runs. The others are counted by hardware where it can (Hopper).",
+            do="util near 1 with sm_active low: launches bind. dram_active near 1: memory binds.",
+            queries=(
+                q(
+                    here.gauge("max", "compute_gpu_ratio", "instance", "device", "signal"),
+                    "{{signal}} {{device}} {{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            lowest=0,
+            highest=1,
+        ),
+        Panel(
+            title="Throttled",
+            means="Share of time in which the GPU's clocks were held down, by reason.",
+            do="sw_power_cap is usual under full load. Heat and slowdown: the alert GpuThrottle.",
+            queries=(
+                q(
+                    here.rate("compute_gpu_throttle_seconds_total", "instance", "device", "reason"),
+                    "{{reason}} {{device}} {{instance}}",
+                ),
+            ),
+            unit="percentunit",
+            lowest=0,
+            highest=1,
+        ),
+        Panel(
+            title="GPU faults",
+            means="XIDs that the GPU reported, and times that its driver had to be opened again.",
+            do="Any: the alert GpuFault. The engine's log has their numbers.",
+            queries=(
+                q(here.rate("compute_xid_total", "instance", "device"), "{{device}} {{instance}}"),
+                q(
+                    here.rate("compute_gpu_driver_losses_total", "instance"),
+                    "driver lost {{instance}}",
+                ),
+            ),
+            unit="eps",
+            bad=0.001,
+        ),
+        Panel(
+            title="Driver",
+            means="Whether the driver answers for the engine's GPU. Absent on a CPU.",
+            do="lost: the alert GpuFault.",
+            queries=(
+                q(
+                    here.gauge("min", "compute_gpu_up", "instance", "device"),
+                    "{{device}} {{instance}}",
+                ),
+            ),
+            unit="short",
+            kind=Kind.STAT,
+            texts=((0, "lost", "red"), (1, "answers", "green")),
+        ),
+    ),
+)
+
 _ENGINE = Row(
     "Engine",
     (
@@ -194,6 +256,20 @@ _ENGINE = Row(
             unit="short",
         ),
         Panel(
+            title="What another maker's engine tells",
+            means="1: this signal can be read from its metrics; the laws that need it run on it.",
+            do="0 where it was 1: it was started without its metrics, or a version renamed them.",
+            queries=(
+                q(
+                    here.gauge("min", "backend_signal_available", "instance", "backend", "signal"),
+                    "{{backend}} {{signal}} {{instance}}",
+                ),
+            ),
+            unit="short",
+            kind=Kind.STAT,
+            texts=((0, "not told", "orange"), (1, "told", "green")),
+        ),
+        Panel(
             title="Time since it last told us anything",
             means="Embedded: without a step while it has work. Remote: age of its metrics.",
             do="Embedded above 10 s: EngineStalled. Remote above 15 s: BackendStale.",
@@ -213,5 +289,5 @@ COMPUTE = Board(
     "surgetank-compute",
     "Surgetank / Compute",
     "Step times, where the loop's time goes, and whether the engine lives.",
-    (_STEPS, _LOOP, _OPERATORS, _ENGINE),
+    (_STEPS, _LOOP, _OPERATORS, _GPU, _ENGINE),
 )

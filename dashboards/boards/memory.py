@@ -2,7 +2,7 @@
 
 from surgetank.dashboards.backends import NEUTRAL
 from surgetank.dashboards.panels import Board, Panel, Row, here, q, recorded
-from surgetank.dashboards.promql import ratio
+from surgetank.dashboards.promql import nonzero, ratio
 
 _used = here.gauge("sum", "memory_kv_blocks", "instance", state="used")
 _size = here.gauge("max", "memory_kv_block_size_tokens", "instance")
@@ -20,7 +20,10 @@ _POOL = Row(
             title="Blocks",
             means="Held by live sequences, held only by the prefix cache, and free.",
             do="No free and little cached: the next request has to wait or preempt.",
-            queries=(q(here.gauge("sum", "memory_kv_blocks", "state"), "{{state}}"),),
+            queries=tuple(
+                q(here.gauge("sum", "memory_kv_blocks", state=state), state)
+                for state in ("used", "cached", "free")
+            ),
             unit="short",
             stacked=True,
         ),
@@ -67,7 +70,10 @@ _POOL = Row(
             means="Which memory ran out, and what was done: refused means that a request was lost.",
             do="Any: the alert OutOfMemory.",
             queries=(
-                q(here.rate("memory_oom_total", "source", "action"), "{{source}} {{action}}"),
+                q(
+                    nonzero(here.rate("memory_oom_total", "source", "action"), "source"),
+                    "{{source}} {{action}}",
+                ),
             ),
             unit="eps",
             bad=0.01,
@@ -84,6 +90,18 @@ _POOL = Row(
             ),
             unit="bytes",
             lowest=0,
+        ),
+        Panel(
+            title="Allocations tried again",
+            means="torch's GPU allocator flushed its cache and tried once more. Absent on a CPU.",
+            do="Steadily above zero: each costs milliseconds, and OutOfMemory is near.",
+            queries=(
+                q(
+                    here.rate("memory_alloc_retries_total", "instance", "device"),
+                    "{{device}} {{instance}}",
+                ),
+            ),
+            unit="eps",
         ),
         Panel(
             title="Requests lost to memory",
@@ -150,8 +168,8 @@ _PREEMPTION = Row(
             do="Steady preemption for kv is thrash; single ones are the price of a full pool.",
             queries=(
                 q(
-                    here.rate("batch_preemptions_total", "kind", "reason"),
-                    "{{kind}} for {{reason}}",
+                    nonzero(here.rate("batch_preemptions_total", "kind", "reason"), "kind"),
+                    "{{kind}} {{reason}}",
                 ),
             ),
             unit="eps",

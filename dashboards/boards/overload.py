@@ -1,8 +1,9 @@
 """The gate at work: who is turned away and why, who retries, and how the limits moved."""
 
+from surgetank.dashboards.boards.policies import POLICIES
 from surgetank.dashboards.boards.prediction import PREDICTION
 from surgetank.dashboards.panels import Board, Kind, Panel, Row, here, q, quantiles, recorded
-from surgetank.dashboards.promql import ratio
+from surgetank.dashboards.promql import nonzero, ratio
 from surgetank.dashboards.recordings import RETRIED
 
 _refused = here.rate("admission_decisions_total", "reason", decision="refused")
@@ -22,7 +23,7 @@ _DECISIONS = Row(
             title="Refusals by reason",
             means="Each refusal has one reason, the limit it met, and a hint when to come back.",
             do="queue_* and predicted_wait: load. kv_pressure: memory. retry_budget: a storm.",
-            queries=(q(f"{_refused} > 0 or sum({_refused})", "{{reason}}"),),
+            queries=(q(nonzero(_refused, "reason", "no refusal"), "{{reason}}"),),
             unit="reqps",
             stacked=True,
         ),
@@ -118,7 +119,10 @@ _RETRIES = Row(
             do="Tell that client's owner; `surgetank journal` shows what was changed meanwhile.",
             queries=(
                 q(
-                    here.rate("retry_arrivals_total", "detected_by", attempt=RETRIED),
+                    nonzero(
+                        here.rate("retry_arrivals_total", "detected_by", attempt=RETRIED),
+                        "detected_by",
+                    ),
                     "{{detected_by}}",
                 ),
             ),
@@ -175,6 +179,15 @@ _RETRIES = Row(
     ),
 )
 
+_OF_HIGHEST = ratio(
+    here.gauge("max", "limit", "instance", "limit", bound="current"),
+    here.gauge("max", "limit", "instance", "limit", bound="max"),
+)
+# At the graph's end, so that a limit which moved is drawn from the graph's beginning.
+_MOVED = (
+    f"max by (instance, limit) (changes({here.select('limit', bound='current')}[1h] @ end())) > 0"
+)
+
 _LIMITS = Row(
     "Limits",
     (
@@ -190,33 +203,33 @@ _LIMITS = Row(
         ),
         Panel(
             title="Limit history",
-            means="The value in force over time, as a share of the highest allowed.",
+            means="Limits that moved within the hour, as a share of the highest value allowed.",
             do="A sawtooth is LimitFlapping; a flat line at the bottom is LimitAtFloor.",
             queries=(
-                q(
-                    ratio(
-                        here.gauge("max", "limit", "instance", "limit", bound="current"),
-                        here.gauge("max", "limit", "instance", "limit", bound="max"),
-                    ),
-                    "{{limit}} {{instance}}",
-                ),
+                q(f"({_OF_HIGHEST}) and on (instance, limit) {_MOVED}", "{{limit}} {{instance}}"),
             ),
             unit="percentunit",
             lowest=0,
         ),
         Panel(
             title="Limit values",
-            means="Each limit in its own unit: in force now, and what it may be.",
+            means="Each limit in its own unit, as it is in force now.",
             do="Change one for a while: `surgetank limits set NAME VALUE --ttl 10m --why ...`.",
-            queries=(q(here.gauge("max", "limit", "instance", "limit", "bound"), ""),),
+            queries=(q(here.gauge("max", "limit", "instance", "limit", bound="current"), ""),),
             unit="short",
             kind=Kind.TABLE,
+            height=10,
         ),
         Panel(
             title="Limit usage, absolute",
             means="What is taken of each limit, in the limit's own unit.",
             do="Compare with the values beside it.",
-            queries=(q(here.gauge("max", "limit_usage", "instance", "limit"), "{{limit}}"),),
+            queries=(
+                q(
+                    here.gauge("max", "limit_usage", "instance", "limit"),
+                    "{{limit}} {{instance}}",
+                ),
+            ),
             unit="short",
         ),
         Panel(
@@ -225,22 +238,89 @@ _LIMITS = Row(
             do="`surgetank journal` has each change with who, why, before and after.",
             queries=(
                 q(
-                    here.increase(
-                        "limit_changes_total", "limit", "direction", "cause", window="5m"
+                    nonzero(
+                        here.increase(
+                            "limit_changes_total", "limit", "direction", "cause", window="5m"
+                        ),
+                        "limit",
                     ),
-                    "{{limit}} {{direction}} ({{cause}})",
+                    "{{limit}} {{direction}} {{cause}}",
                 ),
             ),
             unit="short",
         ),
         Panel(
             title="Overridden limits",
-            means="1 while an operator's value is in force.",
+            means="1 while an operator's value is in force; none: there is no such value.",
             do="An override that is no longer needed: `surgetank limits clear NAME --why ...`.",
-            queries=(q(here.gauge("max", "limit_override", "instance", "limit"), "{{limit}}"),),
+            queries=(
+                q(
+                    nonzero(here.gauge("max", "limit_override", "instance", "limit"), "limit"),
+                    "{{limit}} {{instance}}",
+                ),
+            ),
             unit="short",
             lowest=0,
             highest=1,
+        ),
+    ),
+)
+
+_SHARED = Row(
+    "Shared state",
+    (
+        Panel(
+            title="Where quotas come from",
+            means="Sidecars by mode: single by choice, sharing, or without the Redis they share.",
+            do="holding or alone for a minute: the alert SharedStateLost; see `surgetank fleet`.",
+            queries=(
+                q(
+                    f"sum by (mode) ({here.gauge('max', 'shared_state_mode', 'instance', 'mode')})",
+                    "{{mode}}",
+                ),
+            ),
+            unit="short",
+            width=8,
+            stacked=True,
+            lowest=0,
+        ),
+        Panel(
+            title="Sidecars that share",
+            means="How many each of them knows, itself included.",
+            do="They should agree; one that counts fewer has just met Redis, or lost it.",
+            queries=(q(here.gauge("max", "shared_state_sidecars", "instance"), "{{instance}}"),),
+            unit="short",
+            width=8,
+            lowest=0,
+        ),
+        Panel(
+            title="Leader",
+            means="1 for the sidecar that decides for all; at most one, but for a moment.",
+            do="None for long: no sidecar reaches Redis.",
+            queries=(q(here.gauge("max", "fleet_leader", "instance"), "{{instance}}"),),
+            unit="short",
+            width=8,
+            lowest=0,
+            highest=1,
+        ),
+        Panel(
+            title="Unanswered questions to Redis",
+            means="It did not answer in time, or at all. No request waits for an answer.",
+            do="A few: a slow Redis or network; raise leases.timeout. All: it is gone.",
+            queries=(q(here.rate("shared_state_failures_total", "instance"), "{{instance}}"),),
+            unit="reqps",
+        ),
+        Panel(
+            title="Refused for a tenant's quota",
+            means="Requests beyond what their tenant may use, over all sidecars together.",
+            do="`surgetank fleet` shows the tenants' shares; quotas stand in leases.tenants.",
+            queries=(
+                q(
+                    here.rate("request_failures_total", "reason", reason="tenant_quota"),
+                    "{{reason}}",
+                ),
+            ),
+            unit="reqps",
         ),
     ),
 )
@@ -249,5 +329,5 @@ OVERLOAD = Board(
     "surgetank-overload",
     "Surgetank / Overload",
     "Who is turned away and why, who retries, and how the limits moved.",
-    (_DECISIONS, _RETRIES, PREDICTION, _LIMITS),
+    (_DECISIONS, _RETRIES, PREDICTION, POLICIES, _LIMITS, _SHARED),
 )

@@ -2,30 +2,49 @@
 
 from surgetank.dashboards.boards.verdict import SHARES, VERDICT
 from surgetank.dashboards.objectives import OBJECTIVES, TPOT_SECONDS, TTFT_SECONDS
-from surgetank.dashboards.panels import Board, Kind, Panel, Row, here, q, quantiles, recorded
-from surgetank.dashboards.promql import ratio
+from surgetank.dashboards.panels import (
+    TOKENS_PER_SECOND,
+    Board,
+    Kind,
+    Panel,
+    Query,
+    Row,
+    here,
+    q,
+    quantiles,
+    recorded,
+)
+from surgetank.dashboards.promql import nonzero, ratio
 from surgetank.dashboards.recordings import bad_share
 
 _FIRING = 'ALERTS{alertstate="firing",severity=~"critical|warning"}'
+_NONE_FIRES = f'label_replace(vector(0), "alertname", "none", "", "") unless on () {_FIRING}'
+_ended = here.rate("requests_total", "outcome")
 _failed = here.rate("request_failures_total", "reason")
+
+
+def _target(slo: str) -> Query:
+    """What the quantiles beside it are judged against, as each instance is configured."""
+    return q(here.gauge("max", "slo_target_seconds", slo=slo), "target")
+
 
 _NOW = Row(
     "Now",
     (
         VERDICT,
-        SHARES,
         Panel(
             title="Firing alerts",
             means="Alerts of this product that fire now.",
             do="Each has a runbook of its name: Meaning, Impact, Diagnosis, Mitigation.",
             queries=(
                 q(
-                    f"count by (alertname, severity) ({_FIRING}) or vector(0)",
-                    "{{alertname}} ({{severity}})",
+                    f"count by (alertname, severity) ({_FIRING}) or {_NONE_FIRES}",
+                    "{{alertname}} {{severity}}",
                 ),
             ),
             unit="short",
             kind=Kind.STAT,
+            newest=True,
             width=8,
             bad=1,
         ),
@@ -39,7 +58,8 @@ _NOW = Row(
             ),
             unit="short",
             kind=Kind.STAT,
-            width=8,
+            newest=True,
+            width=4,
         ),
         Panel(
             title="In flight",
@@ -48,8 +68,17 @@ _NOW = Row(
             queries=(q(here.gauge("sum", "requests_in_flight", "lane"), "{{lane}}"),),
             unit="short",
             kind=Kind.STAT,
-            width=8,
+            width=4,
         ),
+        Panel(
+            title="Outcomes",
+            means="How requests end. ok is goodput; everything else is named by its one outcome.",
+            do="overload and retry_budget are the gate at work. internal, backend_down never are.",
+            queries=(q(nonzero(_ended, "outcome"), "{{outcome}}"),),
+            unit="reqps",
+            stacked=True,
+        ),
+        SHARES,
     ),
 )
 
@@ -79,9 +108,8 @@ _PROMISES = Row(
             title="Time to first token",
             means="From an admitted request's headers to its first token. The refused have none.",
             do="Above the line: it is the queue (Queue and batch board) or prefill (Compute).",
-            queries=tuple(quantiles("request_time_to_first_token_seconds")),
+            queries=(*quantiles("request_time_to_first_token_seconds"), _target("ttft")),
             unit="s",
-            bad=TTFT_SECONDS,
         ),
         Panel(
             title="Time to first token by class (p99)",
@@ -95,9 +123,8 @@ _PROMISES = Row(
             title="Time per output token",
             means="Mean pace of each answer after its first token.",
             do="Above the line steps take too long: the Compute board.",
-            queries=tuple(quantiles("request_time_per_output_token_seconds")),
+            queries=(*quantiles("request_time_per_output_token_seconds"), _target("tpot")),
             unit="s",
-            bad=TPOT_SECONDS,
         ),
         Panel(
             title="Gaps between tokens",
@@ -114,18 +141,10 @@ _TRAFFIC = Row(
     "Traffic",
     (
         Panel(
-            title="Outcomes",
-            means="How requests end. ok is goodput; everything else is named by its one outcome.",
-            do="overload and retry_budget are the gate at work. internal, backend_down never are.",
-            queries=(q(here.rate("requests_total", "outcome"), "{{outcome}}"),),
-            unit="reqps",
-            stacked=True,
-        ),
-        Panel(
             title="Why requests were not served",
             means="The one cause behind each request that did not end ok.",
             do="The Overload board splits the gate's reasons by class and lane.",
-            queries=(q(f"{_failed} > 0 or sum({_failed})", "{{reason}}"),),
+            queries=(q(nonzero(_failed, "reason", "no failure"), "{{reason}}"),),
             unit="reqps",
         ),
         Panel(
@@ -143,7 +162,7 @@ _TRAFFIC = Row(
             means="Prompt tokens computed, prompt tokens found in the cache, tokens produced.",
             do="Output falling while requests do not: answers got shorter, or decoding slower.",
             queries=(q(here.rate("tokens_total", "kind"), "{{kind}}"),),
-            unit="cps",
+            unit=TOKENS_PER_SECOND,
         ),
         Panel(
             title="Request duration",
@@ -164,6 +183,7 @@ _TRAFFIC = Row(
             ),
             unit="percentunit",
             lowest=0,
+            highest=1,
         ),
         Panel(
             title="Success share",

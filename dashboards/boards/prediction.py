@@ -10,8 +10,14 @@ PREDICTION = Row(
             means="What an average request would wait, by what makes it wait, and what it may.",
             do="Above the threshold the gate refuses. The largest term says what to look at.",
             queries=(
-                q(here.gauge("max", "predicted_wait_seconds", "instance", "term"), "{{term}}"),
-                q(here.gauge("min", "wait_threshold_seconds", "instance"), "threshold"),
+                q(
+                    here.gauge("max", "predicted_wait_seconds", "instance", "term"),
+                    "{{term}} {{instance}}",
+                ),
+                q(
+                    here.gauge("min", "wait_threshold_seconds", "instance"),
+                    "threshold {{instance}}",
+                ),
             ),
             unit="s",
             lowest=0,
@@ -21,8 +27,11 @@ PREDICTION = Row(
             means="The same threshold in requests, beside the requests that wait.",
             do="A threshold that falls under the same traffic: requests cost more, or steps do.",
             queries=(
-                q(here.gauge("min", "queue_threshold_requests", "instance"), "threshold"),
-                q(here.gauge("sum", "queue_requests", "instance"), "waiting"),
+                q(
+                    here.gauge("min", "queue_threshold_requests", "instance"),
+                    "threshold {{instance}}",
+                ),
+                q(here.gauge("sum", "queue_requests", "instance"), "waiting {{instance}}"),
             ),
             unit="short",
             lowest=0,

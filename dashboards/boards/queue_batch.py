@@ -3,8 +3,10 @@
 from surgetank.dashboards.backends import NEUTRAL
 from surgetank.dashboards.boards.verdict import SHARES, VERDICT
 from surgetank.dashboards.objectives import TTFT_SECONDS
-from surgetank.dashboards.panels import Board, Panel, Row, here, q, recorded
+from surgetank.dashboards.panels import TOKENS_PER_SECOND, Board, Panel, Row, here, q, recorded
 from surgetank.dashboards.promql import ratio
+
+_WHICH = "{{backend}} {{model}} {{instance}}"
 
 
 def engine_quantile(p: float, name: str) -> str:
@@ -154,7 +156,7 @@ _BATCH = Row(
             means="Prefill reads prompts, decode writes answers.",
             do="Prefill crowding out decode makes gaps between tokens.",
             queries=(q(here.rate("batch_scheduled_tokens_total", "phase"), "{{phase}}"),),
-            unit="cps",
+            unit=TOKENS_PER_SECOND,
             stacked=True,
         ),
         Panel(
@@ -201,40 +203,40 @@ _ANY = Row(
                 )
                 for name in ("prompt", "generation")
             ),
-            unit="cps",
+            unit=TOKENS_PER_SECOND,
         ),
+    ),
+)
+
+_REMOTE = Row(
+    "Inside remote engines (vLLM, SGLang)",
+    (
         Panel(
             title="Time to first token inside the engine (p99)",
             means="Measured by the remote engine: without the wait at our gate.",
             do="Much below our own TTFT: the wait is here. About equal: the wait is there.",
-            queries=(
-                q(engine_quantile(0.99, "time_to_first_token_seconds"), "{{backend}} {{instance}}"),
-            ),
+            queries=(q(engine_quantile(0.99, "time_to_first_token_seconds"), _WHICH),),
             unit="s",
         ),
         Panel(
             title="Gaps between tokens inside the engine (p99)",
             means="Measured by the remote engine.",
             do="High there too: its steps are slow. High only here: the way back is.",
-            queries=(
-                q(engine_quantile(0.99, "inter_token_latency_seconds"), "{{backend}} {{instance}}"),
-            ),
+            queries=(q(engine_quantile(0.99, "inter_token_latency_seconds"), _WHICH),),
             unit="s",
         ),
         Panel(
             title="Wait inside the engine (p99)",
             means="Time in the remote engine's own queue.",
             do="Should be near zero: the gate dispatches only when there is room.",
-            queries=(q(engine_quantile(0.99, "queue_wait_seconds"), "{{backend}} {{instance}}"),),
+            queries=(q(engine_quantile(0.99, "queue_wait_seconds"), _WHICH),),
             unit="s",
         ),
         Panel(
             title="Request duration inside the engine (p99)",
             means="From the engine's acceptance to its last token.",
             do="Compare with the duration on the Overview board: the difference is ours.",
-            queries=(
-                q(engine_quantile(0.99, "request_duration_seconds"), "{{backend}} {{instance}}"),
-            ),
+            queries=(q(engine_quantile(0.99, "request_duration_seconds"), _WHICH),),
             unit="s",
         ),
     ),
@@ -244,5 +246,5 @@ QUEUE_BATCH = Board(
     "surgetank-queue-batch",
     "Surgetank / Queue and batch",
     "Where requests wait, and what each step makes of the room it has.",
-    (_QUEUE, _BATCH, _ANY),
+    (_QUEUE, _BATCH, _ANY, _REMOTE),
 )

@@ -2,8 +2,11 @@
 
 from surgetank.dashboards.panels import Board, Kind, Panel, Row, here, q, quantiles
 from surgetank.dashboards.prometheus import JOBS
+from surgetank.dashboards.promql import nonzero
 
 _OURS = f'job=~"{"|".join(JOBS)}",instance=~"$instance"'
+
+_folded = here.rate("telemetry_label_overflow_total", "label")
 
 _SCRAPES = Row(
     "Scrapes",
@@ -56,7 +59,7 @@ _FAULTS = Row(
             title="Label values folded into `other`",
             means="Values that were not on a label's list, or past its cap.",
             do="A flood: LabelOverflow. A trickle: a client asks for a model that is not served.",
-            queries=(q(here.rate("telemetry_label_overflow_total", "label"), "{{label}}"),),
+            queries=(q(nonzero(_folded, "label"), "{{label}}"),),
             unit="eps",
         ),
         Panel(
@@ -65,7 +68,7 @@ _FAULTS = Row(
             do="untrusted: clients claim what they may not. malformed: a client library is broken.",
             queries=(
                 q(
-                    here.rate("headers_ignored_total", "header", "problem"),
+                    nonzero(here.rate("headers_ignored_total", "header", "problem"), "header"),
                     "{{header}} {{problem}}",
                 ),
             ),
@@ -92,7 +95,32 @@ _FAULTS = Row(
             title="Gauges that could not be read",
             means="Each leaves a hole where the gauge should be.",
             do="Any: a defect; the process' log has the traceback.",
-            queries=(q(here.rate("telemetry_source_errors_total", "metric"), "{{metric}}"),),
+            queries=(
+                q(
+                    nonzero(here.rate("telemetry_source_errors_total", "metric"), "metric"),
+                    "{{metric}}",
+                ),
+            ),
+            unit="eps",
+        ),
+    ),
+)
+
+_TRACES = Row(
+    "Traces",
+    (
+        Panel(
+            title="Spans that reached the collector",
+            means="Parts of kept requests, exported.",
+            do="0 with a collector configured: nothing ended, or see the panel beside it.",
+            queries=(q(here.rate("trace_spans_exported_total", "instance"), "{{instance}}"),),
+            unit="eps",
+        ),
+        Panel(
+            title="Spans lost on their way",
+            means="unreachable, queue_full: the collector is away or slow; nobody waits for it.",
+            do="For long: TraceSpansDropped. A storm of refusals may need a larger tracing.queue.",
+            queries=(q(here.rate("trace_spans_dropped_total", "reason"), "{{reason}}"),),
             unit="eps",
         ),
     ),
@@ -102,5 +130,5 @@ TELEMETRY_HEALTH = Board(
     "surgetank-telemetry",
     "Surgetank / Telemetry health",
     "Is everything scraped, read, and within its bounds?",
-    (_SCRAPES, _FAULTS),
+    (_SCRAPES, _FAULTS, _TRACES),
 )

@@ -46,7 +46,6 @@ SHARES = Panel(
         ),
     ),
     unit="percentunit",
-    width=16,
     stacked=True,
     lowest=0,
     highest=1,

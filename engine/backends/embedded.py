@@ -259,6 +259,9 @@ class EmbeddedBackend:
         for started in output.started:
             if (request := self._open.get(started.request_id)) is not None:
                 request.sink.on_started(started)
+        for request_id, what in output.moved:
+            if (request := self._open.get(request_id)) is not None:
+                request.sink.on_moved(what)
         for tokens in output.tokens:
             self._deliver_tokens(tokens)
         for watcher in self._watchers:

@@ -7,11 +7,16 @@ import pytest
 from tests.fakes import tiny_card
 
 from surgetank.admission.api import Ask, Delta, End, Headers
-from surgetank.admission.call import Call
 from surgetank.admission.desk import FrontDesk
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.tenants import Tenants
+from surgetank.admission.text_adapter import TextAdapter
 from surgetank.admission.ticket import Ticket
+from surgetank.admission.tracing import Silence, Tracing
+from surgetank.admission.work import Work
 from surgetank.engine.api import (
     BackendDown,
     GenerateRequest,
@@ -143,7 +148,7 @@ class Door:
         self.deltas: list[Delta] = []
         self.ends: list[End] = []
         self.refusal: Refusal | None = None  # set when submit() refused
-        self.call: Call | None = None
+        self.call: Work | None = None
 
     def on_delta(self, delta: Delta) -> None:
         self.deltas.append(delta)
@@ -167,19 +172,30 @@ class Door:
 class Rig:
     """A desk with everything around it."""
 
-    def __init__(self, config: GateConfig | None = None, card: ModelCard = CARD) -> None:
+    def __init__(
+        self,
+        config: GateConfig | None = None,
+        card: ModelCard = CARD,
+        *,
+        tenants: Tenants | None = None,
+        leases: LeasesConfig | None = None,
+        make_tracer: Callable[[Recorder, ManualClock], Tracing] = lambda *_: Silence(),
+    ) -> None:
         self.clock = ManualClock()
         self.timer = VirtualTimer(self.clock)
         self.backend = PlayedBackend(self.clock)
         self.recorder = Recorder(Registry(Process.SIDECAR))
+        self.quotas = Quotas(leases or LeasesConfig(), self.clock)
         self.desk = FrontDesk(
-            backend=self.backend,
+            adapter=TextAdapter(self.backend, lambda _: CODEC),
             recorder=self.recorder,
             clock=self.clock,
             rng=random.Random(7),
             call_later=self.timer.call_later,
             config=config,
-            make_codec=lambda _: CODEC,
+            tenants=tenants,
+            quotas=self.quotas,
+            tracer=make_tracer(self.recorder, self.clock),
         )
         self.backend.watcher = self.desk
         self.backend.come_up(card)

@@ -6,11 +6,16 @@ import pytest
 
 from surgetank.admission.api import Headers
 from surgetank.admission.arrival import Arrival, Problem, read_arrival
+from surgetank.admission.tenants import Tenants, TenantsConfig
 from surgetank.telemetry.vocabulary import Lane, Priority
 
+PROXY = "10.1.2.3"
 
-def read(*headers: tuple[str, str], trusted: bool = False) -> Arrival:
-    return read_arrival(headers, rng=random.Random(1), trusted=trusted)
+
+def read(*headers: tuple[str, str], peer: str = "127.0.0.1") -> Arrival:
+    config = TenantsConfig.model_validate({"trusted_proxies": ["10.1.0.0/16"]})
+    rng = random.Random(1)
+    return read_arrival(headers, rng=rng, tenants=Tenants(config, rng), peer=peer)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +139,9 @@ def test_a_header_lowers_the_class_and_never_raises_it(
 
 def test_a_trusted_proxy_names_one_tenant() -> None:
     named = ("x-gateway-inference-fairness-id", "acme")
-    assert read(named, trusted=True).tenant == "acme"
-    seen = read(named, ("x-smg-tenant-id", "other"), trusted=True)
+    assert read(named, peer=PROXY).tenant == "acme"
+    assert read(named).tenant == ""
+    seen = read(named, ("x-smg-tenant-id", "other"), peer=PROXY)
     assert seen.tenant == ""
     assert seen.ignored.total() == 2
 
@@ -144,4 +150,4 @@ def test_a_trace_gives_the_id_where_there_is_no_better_one() -> None:
     trace = ("traceparent", f"00-{'ab' * 16}-{'1' * 16}-01")
     assert read(trace).id == "ab" * 16
     assert read(trace, ("x-request-id", "mine")).id == "mine"
-    assert len(read().id) == 24
+    assert len(read().id) == 32

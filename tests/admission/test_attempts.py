@@ -2,6 +2,7 @@
 
 import pytest
 
+from surgetank.admission.api import Ask
 from surgetank.admission.attempts import _KEEP, REMEMBERED, Attempts, Failure
 from surgetank.engine.api import SamplingParams
 
@@ -14,7 +15,7 @@ def attempts() -> Attempts:
 
 
 def mark(attempts: Attempts, tenant: str = "t", prompt: tuple[int, ...] = (1, 2, 3)) -> bytes:
-    return attempts.fingerprint(tenant, "tiny", list(prompt), SAMPLING, 1)
+    return attempts.fingerprint(tenant, "tiny", Ask(list(prompt), SAMPLING).identity)
 
 
 def test_a_fingerprint_tells_requests_apart_and_needs_its_key(attempts: Attempts) -> None:
@@ -24,8 +25,8 @@ def test_a_fingerprint_tells_requests_apart_and_needs_its_key(attempts: Attempts
     others = {
         mark(attempts, tenant="u"),
         mark(attempts, prompt=(1, 2, 4)),
-        attempts.fingerprint("t", "tiny", [1, 2, 3], SamplingParams(max_tokens=9), 1),
-        attempts.fingerprint("t", "tiny", [1, 2, 3], SAMPLING, 2),
+        attempts.fingerprint("t", "tiny", Ask([1, 2, 3], SamplingParams(max_tokens=9)).identity),
+        attempts.fingerprint("t", "tiny", Ask([1, 2, 3], SAMPLING, 2).identity),
         mark(Attempts(b"x" * 32)),
     }
     assert len(others | {same}) == 6

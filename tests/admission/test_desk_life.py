@@ -8,7 +8,7 @@ from surgetank.admission.api import Ask, Delta, End
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
 from surgetank.admission.outcome import Refused
-from surgetank.engine.api import SamplingParams, Started
+from surgetank.engine.api import GenerateRequest, SamplingParams, Sink, Started
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Priority, Reason
 
 ONE = GateConfig(in_flight_seqs=1)
@@ -239,6 +239,29 @@ def test_a_fault_in_submit_still_ends_the_ticket(caplog: pytest.LogCaptureFixtur
     assert refusal.outcome is Outcome.INTERNAL
     assert "could not be submitted" in caplog.text
     assert free(rig)
+
+
+def test_a_fault_in_handing_over_ends_that_request_and_gives_back_all(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(ONE)
+    rig.occupy()
+    doors = [rig.send(), rig.send()]
+    hand_over = rig.backend.submit
+
+    def fragile(request: GenerateRequest, sink: Sink) -> None:
+        if request.request_id == 2:
+            raise RuntimeError("odd")
+        hand_over(request, sink)
+
+    monkeypatch.setattr(rig.backend, "submit", fragile)
+    rig.backend.finish(1)
+    assert [door.outcome for door in doors] == [Outcome.INTERNAL, None]
+    assert "could not be handed over" in caplog.text
+    rig.backend.finish(3)
+    assert doors[1].outcome is Outcome.OK
+    assert free(rig)
+    rig.check_conservation()
 
 
 def test_draining_refuses_the_new_finishes_the_old_and_says_when_it_is_done() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.admission.rig import Rig, refused
 
 from surgetank.admission.gate import GateConfig
-from surgetank.admission.hints import MAX_HINT, MIN_HINT, Hints
+from surgetank.admission.hints import MAX_HINT, MAX_REFILL, MIN_HINT, Hints
 from surgetank.admission.outcome import STATUS, Advice
 from surgetank.telemetry.vocabulary import Outcome
 
@@ -24,7 +24,8 @@ def test_a_hint_is_none_or_within_its_bounds(outcome: Outcome, rate: float) -> N
     hints = Hints(random.Random(3))
     for _ in range(300):
         wait = advise(hints, outcome, rate)
-        assert wait == -1.0 or MIN_HINT <= wait < MAX_HINT
+        most = MAX_REFILL if STATUS[outcome].advice is Advice.REFILL else MAX_HINT
+        assert wait == -1.0 or MIN_HINT <= wait < most
         if STATUS[outcome].advice in (Advice.NEVER, Advice.NONE):
             assert wait == -1.0
 

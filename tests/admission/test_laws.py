@@ -5,12 +5,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes import step_record
 
 from surgetank.admission.backlog import PrefillBacklog
-from surgetank.admission.binding import largest_batch
+from surgetank.admission.binding import added_seconds, largest_batch
 from surgetank.admission.cost import engine_seconds
 from surgetank.admission.engine_view import EngineView, Rates
-from surgetank.admission.headroom import headroom
+from surgetank.admission.headroom import headroom, low_batch, noticed
 from surgetank.admission.kv import Pressure, blocks_for
 from surgetank.admission.line import Line, Work
 from surgetank.admission.output_length import ENOUGH, OutputLengths
@@ -124,6 +125,22 @@ def test_headroom_covers_what_the_classes_above_bring_in_a_turnover() -> None:
     assert headroom(0.3, 1.0) == 2
     assert headroom(0.3, 0.3) == 4
     assert headroom(4.0, 1.0) == 9
+
+
+def test_low_classes_leave_steps_short_for_those_above() -> None:
+    assert not noticed(0.009, 1.0)
+    assert noticed(0.009, 0.5)
+    each = added_seconds(StepModel(0.006, 25e-6, 50e-6, 40e-9), 640.0, 80.0)
+    assert each == pytest.approx(0.0002 + 0.00005 + 0.0000272)
+    assert low_batch(0.3, 25e-6 * 1024, each) == pytest.approx(27.7, abs=0.1)
+    assert low_batch(0.3, 0.0256, 0.0) == math.inf
+
+
+def test_the_chunk_is_what_steps_have_room_for() -> None:
+    view = EngineView(8, 256)
+    for _ in range(200):
+        view.stepped(step_record(prefill_tokens=10, prefill_budget=100), waiting=False)
+    assert view.chunk == pytest.approx(100, rel=0.01)
 
 
 def test_output_lengths_are_learned_from_their_like() -> None:

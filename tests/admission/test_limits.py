@@ -81,3 +81,19 @@ def test_an_unknown_limit_is_told_those_that_exist() -> None:
     assert limit_named("kv_reserve") is Limit.KV_RESERVE
     with pytest.raises(LimitError, match=r"no limit 'queue'; there are: queue_requests, "):
         limit_named("queue")
+
+
+def test_what_is_supposed_is_answered_inside_only_and_overrides_still_win() -> None:
+    limits = Limits({Limit.QUEUE_REQUESTS: 10})
+    limits.set_maximum(Limit.MAX_NUM_SEQS, 8, "engine")
+    limits.override(Limit.KAPPA, 0.4, until=9.0, who="ada", why="drill")
+    wanted = {Limit.QUEUE_REQUESTS: 3.0, Limit.KAPPA: 0.9, Limit.MAX_NUM_SEQS: 64.0}
+    names = (*wanted, Limit.MAX_N)
+    with limits.supposing(wanted):
+        assert [limits.get(name) for name in names] == [3.0, 0.4, 8.0, 16.0]
+        seen = {view.name: view.current for view in limits.snapshot()}
+        assert seen[Limit.QUEUE_REQUESTS] == 10
+    assert [limits.get(name) for name in names] == [10.0, 0.4, 8.0, 16.0]
+    assert limits.possible(Limit.MAX_NUM_SEQS, 64) == 8
+    with pytest.raises(LimitError, match=r"kappa: 0 share; allowed: 0\.05 to 2"):
+        limits.possible(Limit.KAPPA, 0.0)

@@ -23,7 +23,7 @@ def test_the_defaults_are_sound() -> None:
         (GateConfig(kv_reserve_low=0.95), "gate.kv_reserve_low is 0.95: it can never bind"),
         (GateConfig(kappa=1.5), "gate.kappa is 1.5"),
         (GateConfig(in_flight_seqs=2), "gate.laws.least_batch is 4"),
-        (GateConfig(queue_wait=0.5), "gate.laws.patience_default allows a wait of 0.6 s"),
+        (GateConfig(queue_wait=0.5), "gate.laws.patience_default allows a wait of 0.7 s"),
         (GateConfig(laws=LawsConfig(patience_batch=20)), "hints end at 10 s"),
         (GateConfig(laws=LawsConfig(patience_default=0.5)), "do not ascend"),
     ],

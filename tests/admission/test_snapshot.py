@@ -1,12 +1,14 @@
 """The gauges that are read from the desk: right values, and nothing where nothing can be known."""
 
 import pytest
-from tests.admission.rig import Rig
+from tests.admission.rig import CARD, Rig
 from tests.admission.virtual_engine import Service
 
 from surgetank.admission.arrival import _READ, Problem
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
+from surgetank.admission.text_adapter import TextAdapter
+from surgetank.engine.backends.remote.found import Found, Signals, Vitals
 from surgetank.telemetry.catalog_sidecar import HEADER, PROBLEM
 from surgetank.telemetry.family import LabelValues
 from surgetank.telemetry.vocabulary import Lane, Priority
@@ -87,7 +89,7 @@ def test_the_laws_are_exported_with_every_term_once_they_are_known() -> None:
     assert wait["total",] == pytest.approx(laws.wait.seconds)
     assert read(service, "step_model_fitted") == {(): 1}
     assert read(service, "queue_threshold_requests") == {(): pytest.approx(laws.queue_bound)}
-    assert read(service, "wait_threshold_seconds") == {(): pytest.approx(0.6)}
+    assert read(service, "wait_threshold_seconds") == {(): pytest.approx(0.7)}
     assert read(service, "drain_rate") == {(): pytest.approx(1.0, abs=0.05)}
     assert read(service, "request_cost_seconds") == {(): pytest.approx(laws.mean_cost)}
     assert read(service, "brownout_level") == {(): 0}
@@ -99,3 +101,20 @@ def read(service: Service, name: str) -> dict[LabelValues, float]:
     """A gauge's samples, as a scrape would see them."""
     samples = next(e.samples for e in service.recorder.registry.read() if e.spec.name == name)
     return {labels: value for labels, value in samples.items() if isinstance(value, float)}
+
+
+def test_gauges_of_another_makers_engine() -> None:
+    rig = Rig()
+    rig.timer.advance(100.0)
+    found = Found("vllm", "1", CARD, ("m",))
+    told = Signals(at=60.0, running=2.0)
+    vitals = Vitals("vllm", "http://x", found, told, drift=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextAdapter, "vitals", property(lambda _: vitals))
+        assert gauge(rig, "backend_up") == {("vllm",): 1}
+        assert gauge(rig, "backend_metrics_age_seconds") == {("vllm",): 40.0}
+        assert gauge(rig, "ledger_drift") == {(): 3}
+        available = gauge(rig, "backend_signal_available")
+        assert available["vllm", "running"] == 1
+        assert available["vllm", "kv_used"] == 0
+    assert gauge(rig, "backend_signal_available") == {}

@@ -11,6 +11,7 @@ from surgetank.admission.api import Ask, Headers
 from surgetank.admission.desk import FrontDesk
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.outcome import Refused
+from surgetank.admission.text_adapter import TextAdapter
 from surgetank.engine.api import (
     BackendDown,
     GenerateRequest,
@@ -168,7 +169,7 @@ class VirtualEngine:
             contended=False,
             kv_used=resident // 16,
             kv_cached=0,
-            kv_free=0,
+            kv_free=4096 - resident // 16,
             kv_stored_tokens=resident,
             kv_resident_tokens=resident,
             prefix_hit_tokens=0,
@@ -193,13 +194,12 @@ class Service:
         self.recorder = Recorder(Registry(Process.SIDECAR))
         self.rng = random.Random(5)
         self.desk = FrontDesk(
-            backend=self.engine,
+            adapter=TextAdapter(self.engine, lambda _: CODEC),
             recorder=self.recorder,
             clock=self.clock,
             rng=random.Random(7),
             call_later=self.timer.call_later,
             config=config,
-            make_codec=lambda _: CODEC,
         )
         self.engine.watcher = self.desk
         self.desk.on_up(card)

@@ -1,8 +1,8 @@
 """Stand-ins for engine and sidecar, run as scripts by the supervisor's tests.
 
 fake_processes.py engine FOLDER serve|mistake|crash|stubborn
-fake_processes.py sidecar FOLDER serve|mistake|slow
-fake_processes.py supervise FOLDER ENGINE_MODE SIDECAR_MODE
+fake_processes.py sidecar FOLDER serve|mistake|slow|hung
+fake_processes.py supervise FOLDER ENGINE_MODE|none SIDECAR_MODE
 """
 
 import asyncio
@@ -58,7 +58,11 @@ def sidecar(folder: Path, mode: str) -> int:
         def do_GET(self) -> None:
             up = engine_runs(folder)
             body = json.dumps({"state": "ready" if up else "backend_down"}).encode()
-            self.send_response(503 if self.path == "/health/ready" and not up else 200)
+            hung = mode == "hung" and self.path == "/health/live"
+            if hung:
+                note(folder, "asked whether it lives")
+            unready = self.path == "/health/ready" and not up
+            self.send_response(503 if hung or unready else 200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -87,7 +91,7 @@ def supervise(folder: Path, engine_mode: str, sidecar_mode: str) -> int:
 
     me = [sys.executable, __file__]
     plan = Plan(
-        engine=[*me, "engine", str(folder), engine_mode],
+        engine=None if engine_mode == "none" else [*me, "engine", str(folder), engine_mode],
         sidecar=[*me, "sidecar", str(folder), sidecar_mode],
         drain_within=30.0,
         engine_stop_within=0.3,

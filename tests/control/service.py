@@ -1,20 +1,28 @@
 """What control steers, in virtual time: a desk with a played engine, loop and actions."""
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.admission.rig import Rig
 
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.policies.canary import CanaryConfig
 from surgetank.control.actions import Actions
 from surgetank.control.console.camera import Camera
 from surgetank.control.drain import Drain
+from surgetank.control.fleet.config import FleetConfig
+from surgetank.control.fleet.directed import Directed
+from surgetank.control.fleet.membership import Membership
 from surgetank.control.insight.service import Insight
 from surgetank.control.inspection import Inspection
 from surgetank.control.journal import Entry, Journal
 from surgetank.control.loop import ControlLoop
+from surgetank.control.policies.plugins import offers
 from surgetank.control.policies.policy import Policy
 from surgetank.control.policies.table import POLICIES
+from surgetank.control.trials import Trials
 from surgetank.control.views import ControlOut, StatusOut, status_out
 from surgetank.engine.api import Settings
 from surgetank.telemetry.family import Counter
@@ -24,10 +32,13 @@ class PlayedService:
     """What the admin API shows and acts upon; `told` is what the engine was told."""
 
     def __init__(
-        self, config: GateConfig | None = None, policies: Mapping[str, Policy] = POLICIES
+        self,
+        config: GateConfig | None = None,
+        policies: Mapping[str, Policy] = POLICIES,
+        leases: LeasesConfig | None = None,
     ) -> None:
         config = config or GateConfig()
-        self.rig = Rig(config)
+        self.rig = Rig(config, leases=leases)
         self.clock = self.rig.clock
         self.limits = self.rig.desk.limits
         self.journal = Journal(self.clock, None)
@@ -39,9 +50,6 @@ class PlayedService:
             backend=self.rig.backend,
             recorder=self.rig.recorder,
             clock=self.clock,
-        )
-        self.actions = Actions(
-            self.clock, self.limits, self.journal, self.drain, self.insight.object_to
         )
         self.told: list[Settings] = []
         self.policy_errors = Counter()
@@ -56,7 +64,37 @@ class PlayedService:
             apply=self.told.append,
             policy_errors=self.policy_errors,
         )
-
+        self.trials = Trials(
+            clock=self.clock,
+            stage=self.rig.desk.policies,
+            loop=self.loop,
+            journal=self.journal,
+            registry=self.rig.recorder.registry,
+            config=CanaryConfig(),
+            table=lambda: self.table,
+        )
+        self.table = offers()
+        self.fleet = Membership(
+            leases or LeasesConfig(),
+            FleetConfig(),
+            quotas=self.rig.quotas,
+            clock=self.clock,
+            rng=random.Random(1),
+            limits=self.limits,
+            journal=self.journal,
+            drain=self.drain,
+            policies=Directed(self.trials),
+            registry=self.rig.recorder.registry,
+            host="host",
+        )
+        self.actions = Actions(
+            self.clock,
+            self.limits,
+            self.journal,
+            self.drain,
+            self.insight.object_to,
+            self.fleet.others,
+        )
         self.camera = Camera(
             clock=self.clock,
             looks=self.insight.history.looks,
@@ -85,6 +123,7 @@ class PlayedService:
             ),
             listeners={"http": "http://127.0.0.1:8400"},
             uptime=1.0,
+            fleet=self.fleet.view(),
         )
 
     def entries(self, last: int) -> list[Entry]:

@@ -49,6 +49,7 @@ def test_an_override_shows_everywhere_and_expires(service: PlayedService, api: T
         "after": 50,
         "ttl": 600,
         "dry_run": False,
+        "fleet": False,
     }
     service.pass_time(100.0)
     held = limit(api, "queue_requests")
@@ -193,6 +194,13 @@ def test_the_schema_names_every_route(api: TestClient) -> None:
         "/stacks",
         "/drain",
         "/undrain",
+        "/fleet",
+        "/policies",
+        "/policies/{name}",
+        "/policies/{name}/shadow",
+        "/policies/{name}/canary",
+        "/policies/{name}/promote",
+        "/policies/{name}/rollback",
     }
 
 

@@ -96,6 +96,26 @@ def test_an_error_is_json_on_stdout_when_json_was_asked_for(ask: Ask) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("limits", "set", "max_n", "2", "--json", "--why", "x"), "Missing option '--ttl'."),
+        (("limits", "set", "max_n", "some", "--ttl", "1m", "--why", "x", "--json"), "50%, max"),
+        (("status", "--bogus", "--json"), "No such option '--bogus'."),
+        (("nonsense", "--json"), "No such command 'nonsense'."),
+        (("--json", "status"), "No such option '--json'."),
+        (("limits", "--json", "show"), "No such option '--json'."),
+    ],
+)
+def test_wrong_usage_is_json_when_json_was_asked_for(arguments: tuple[str, ...], says: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "usage"
+    assert says in error["message"]
+    assert result.stderr == ""
+
+
 def test_no_service_ends_with_3() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -79,7 +79,7 @@ def test_a_refusal_has_the_measured_value_and_the_limit() -> None:
     assert not answer.decision.admitted
     assert answer.decision.limit_name == "wait_threshold"
     assert answer.decision.measured is not None
-    assert answer.decision.limit == pytest.approx(0.6)
+    assert answer.decision.limit == pytest.approx(0.7)
     assert answer.decision.measured > 0.6
     assert answer.found is not None
     assert answer.found.queued > 0

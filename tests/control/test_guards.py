@@ -1,5 +1,7 @@
 """Guards: an act that would make worse what is going on is refused; at peace nothing is."""
 
+from dataclasses import replace
+
 import pytest
 from tests.control.diagnose.callers import Caller
 from tests.control.diagnose.watched import Watched
@@ -72,3 +74,15 @@ def test_what_our_own_limit_keeps_out_is_not_narrowed_further() -> None:
     service.flow(25.0, 10.0, service.send)
     assert "already keeps work out" in (against(service, Limit.IN_FLIGHT_SEQS, 1) or "")
     assert against(service, Limit.IN_FLIGHT_SEQS, 8) is None
+
+
+def test_fewer_at_once_are_fine_while_tokens_are_computed_again_and_again() -> None:
+    service = Watched()
+    service.warm_up()
+    until = service.clock.monotonic() + 60.0
+    service.desk.limits.override(Limit.IN_FLIGHT_SEQS, 2, until=until, who="ada", why="drill")
+    service.flow(25.0, 10.0, service.send)
+    facts = Facts.of(service.history.looks())
+    thrash = replace(facts, flow=replace(facts.flow, preempted=facts.flow.computed))
+    assert objection(Limit.IN_FLIGHT_SEQS, 2, 1, facts) is not None
+    assert objection(Limit.IN_FLIGHT_SEQS, 2, 1, thrash) is None

@@ -1,5 +1,6 @@
 """The control loop: policies set bases, overrides win and expire, the engine follows."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -69,6 +70,21 @@ def test_a_policy_that_raises_keeps_the_last_limits(caplog: pytest.LogCaptureFix
     assert "policy fragile failed" in caplog.text
     assert service.limits.get(QUEUE) == 40
     assert service.limits.get(Limit.MAX_N) == 3, "the other policies still run"
+
+
+def test_policies_that_were_added_leave_no_trace_in_whatever_order_they_go() -> None:
+    service = PlayedService()
+    before = service.limits.get(Limit.MAX_NUM_SEQS)
+    for name, value in (("first", 3.0), ("second", 2.0)):
+        wanted = {Limit.MAX_NUM_SEQS: value}
+        service.loop.add(name, stateless(lambda *_, wanted=wanted: wanted))
+        service.pass_time(0.25)
+        assert service.limits.get(Limit.MAX_NUM_SEQS) == value
+    service.loop.remove("first")
+    service.pass_time(0.25)
+    assert service.limits.get(Limit.MAX_NUM_SEQS) == 2
+    service.loop.remove("second")
+    assert service.limits.get(Limit.MAX_NUM_SEQS) == before
 
 
 def test_an_override_outlives_policies_and_expires_into_the_journal() -> None:
@@ -155,3 +171,24 @@ def test_an_operators_drain_ends_by_itself() -> None:
         (False, True, "operator"),
         (True, False, "expiry"),
     ]
+
+
+async def test_a_pass_that_fails_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = PlayedService()
+    went_on = asyncio.Event()
+
+    def tick() -> None:
+        if service.policy_errors.value < 2:
+            raise ZeroDivisionError("no traffic")
+        went_on.set()
+
+    monkeypatch.setattr(service.loop, "tick", tick)
+    running = asyncio.create_task(service.loop.run(0.0))
+    async with asyncio.timeout(10):
+        await went_on.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert service.policy_errors.value == 2
+    assert "a pass of the control loop failed" in caplog.text

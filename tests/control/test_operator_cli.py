@@ -168,6 +168,48 @@ def test_pin_holds_a_limit_where_it_stands_but_not_at_a_used_up_floor(
     assert (unknown.exit_code, "no limit 'nothing'" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "amount", "after"),
+    [
+        ("queue_requests", "50%", 128.0),
+        ("queue_requests", "200%", 512.0),
+        ("queue_requests", "33%", 84.0),
+        ("queue_requests", "0.01%", 1.0),
+        ("kv_reserve", "75%", 0.69),
+        ("kv_reserve", "400%", 1.0),
+        ("max_batch_tokens", "max", 256.0),
+        ("kappa", "0.3", 0.3),
+    ],
+)
+def test_a_limit_may_be_set_to_a_share_of_what_holds(
+    service: PlayedService, ask: Ask, name: str, amount: str, after: float
+) -> None:
+    done = ask("limits", "set", name, amount, "--ttl", "1m", *WHY)
+    assert done.exit_code == 0, done.output
+    assert service.limits.get(Limit(name)) == pytest.approx(after)
+
+
+def test_a_share_is_of_what_holds_without_an_override(service: PlayedService, ask: Ask) -> None:
+    service.limits.set_maximum(Limit.IN_FLIGHT_SEQS, 64, "engine")
+    for _ in range(3):  # pressed thrice, it is the same
+        assert ask("limits", "set", "in_flight_seqs", "50%", "--ttl", "1m", *WHY).exit_code == 0
+    assert service.limits.get(Limit.IN_FLIGHT_SEQS) == 32
+    assert ask("limits", "pin", "in_flight_seqs", "--ttl", "1m", *WHY).exit_code == 0
+    assert service.limits.get(Limit.IN_FLIGHT_SEQS) == 32  # where it stands
+    shown = {limit["name"]: limit for limit in as_json(ask("limits", "show", "--json"))["limits"]}
+    assert shown["in_flight_seqs"]["base"] == 64  # what the engine can run
+    for _ in range(2):
+        assert ask("retry-lane", "set-rate", "20%", "--ttl", "1m", *WHY).exit_code == 0
+    assert service.limits.get(Limit.RETRY_SHARE) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("amount", ["half", "0%", "inf%", "nan%", "%"])
+def test_an_amount_that_is_none_is_wrong_usage(ask: Ask, amount: str) -> None:
+    refused = ask("limits", "set", "kappa", amount, "--ttl", "1m", *WHY)
+    assert refused.exit_code == 2
+    assert "allowed:" in refused.output
+
+
 def test_limits_history_is_the_journal_of_limits_alone(service: PlayedService, ask: Ask) -> None:
     ask("drain", *WHY)
     ask("limits", "set", "max_n", "2", "--ttl", "1m", *WHY)

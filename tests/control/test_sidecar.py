@@ -1,11 +1,8 @@
 """The sidecar process: without an engine, with one that hangs, on a taken port, and its ends."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,66 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.control.sidecar_process import Sidecar
 from tests.fakes import tiny_card
+from tests.fakes_collector import BlackHole, Collector
 
 from surgetank.engine.api import PROTOCOL, Hello
 from surgetank.engine.wire import encode
 
 pytestmark = pytest.mark.e2e
-
-ASK = {"model": "default", "prompt": "hello", "max_tokens": 4}
-
-
-class Sidecar:
-    """A `surgetank sidecar` and where it listens."""
-
-    def __init__(self, folder: Path, *settings: str, parent: int | None = None) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("SURGETANK_")}
-        if parent is not None:
-            environment["SURGETANK_PARENT_PID"] = str(parent)
-        every = [
-            "http.port=0",
-            "grpc.port=0",
-            "admin.port=0",
-            f"engine.socket={folder / 'engine.sock'}",
-            f"control.journal={folder / 'journal.jsonl'}",
-            *settings,
-        ]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "surgetank", "sidecar", *(f"--set={each}" for each in every)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-
-    @property
-    def listeners(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self.line)["listeners"]
-        return found
-
-    def ask(self) -> httpx.Response:
-        return httpx.post(f"{self.listeners['http']}/v1/completions", json=ASK, timeout=30)
-
-    def state(self) -> tuple[str, int]:
-        """The state and how many requests are in the engine."""
-        status = httpx.get(f"{self.listeners['admin']}/status").json()
-        return status["state"], status["requests"]["dispatched"]
-
-    def until(self, state: tuple[str, int]) -> None:
-        for _ in range(3000):
-            if self.state() == state:
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError(f"never {state}: {self.state()}")
-
-    def finish(self) -> tuple[int, str]:
-        """Exit code and stderr."""
-        _, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, errors
-
 
 Start = Callable[..., Sidecar]
 
@@ -87,9 +32,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for sidecar in started:
-        if sidecar.process.poll() is None:
-            sidecar.process.kill()
-        sidecar.process.communicate(timeout=30)
+        sidecar.kill()
 
 
 @pytest.fixture
@@ -176,3 +119,52 @@ def test_a_second_signal_does_not_wait(start: Start) -> None:
         sidecar.process.send_signal(signal.SIGTERM)
         assert asked.result(30).status_code == 503
     assert sidecar.finish()[0] == 1
+
+
+def test_its_traces_and_its_log_have_the_same_ids(start: Start) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with Collector() as collector:
+        sidecar = start(f"tracing.endpoint={collector.url}", "log.format=json")
+        assert sidecar.ask({"traceparent": f"00-{trace}-00f067aa0ba902b7-00"}).status_code == 503
+        sidecar.process.send_signal(signal.SIGTERM)
+        code, errors = sidecar.finish()
+    assert code == 0
+    assert [span.name for span in collector.spans] == ["POST /v1/completions", "admission"]
+    (line,) = (each for each in map(json.loads, errors.splitlines()) if "request_id" in each)
+    assert line["trace_id"] == trace == collector.spans[0].trace_id.hex()
+    assert line["span_id"] == collector.spans[0].span_id.hex()
+    assert line["outcome"] == "backend_down"
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_silent_collector_does_not_keep_it(protocol: str, start: Start) -> None:
+    with BlackHole() as hole:
+        to = f"tracing.endpoint={hole.url}"
+        sidecar = start(to, f"tracing.protocol={protocol}", "tracing.timeout=60")
+        assert sidecar.ask().status_code == 503
+        with hole.wait():
+            sidecar.process.send_signal(signal.SIGTERM)
+            code, errors = sidecar.finish()
+    assert code == 0
+    assert "2 spans were not through to the collector" in errors
+
+
+def test_an_open_drain_outlives_a_crash_and_not_an_orderly_end(start: Start) -> None:
+    act = {"who": "ann", "why": "kernel"}
+    first = start()
+    httpx.post(f"{first.listeners['admin']}/drain", json=act).raise_for_status()
+    first.process.kill()
+    second = start()
+    assert second.state()[0] == "draining"
+    entry = second.look("/journal")["entries"][-1]
+    assert (entry["who"], entry["why"], entry["cause"]) == ("ann", "kernel", "restart")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.finish()[0] == 0
+    assert start().state()[0] == "backend_down"
+
+
+def test_a_file_of_keys_that_cannot_be_used_is_one_sentence(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    code, errors = start(f"tenants.keys_file={file}", "log.level=error").finish()
+    assert code == 2
+    assert errors == (f"surgetank sidecar: tenants.keys_file {file}: No such file or directory\n")

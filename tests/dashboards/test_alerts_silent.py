@@ -77,6 +77,11 @@ HARMLESS: dict[str, list[Phase]] = {
     "the model is not fitted yet": [
         replace(CALM, gauges={"step_model_fitted": 0, "step_model_error_ratio": 1}),
     ],
+    "the model has seen too few steps to be judged": [
+        IDLE,
+        replace(CALM, minutes=1, steps=3, gauges={"step_model_error_ratio": 0.4}),
+        replace(IDLE, minutes=30, gauges={"step_model_error_ratio": 0.4}),
+    ],
     "traffic ends": [CALM, IDLE],
     "limits follow the load": [
         replace(CALM, minutes=2, limits={"queue_requests": (value / 4, value)})
@@ -85,6 +90,29 @@ HARMLESS: dict[str, list[Phase]] = {
     "an operator tries values": [
         replace(CALM, minutes=1, overridden=1, limits={"queue_requests": (20, value)})
         for value in [100.0, 200.0] * 6
+    ],
+    "a sidecar joins others": [
+        replace(CALM, minutes=0.5, shared="alone"),
+        replace(CALM, shared="shared"),
+        OVERLOAD,
+    ],
+    "Redis is restarted": [
+        replace(CALM, shared="shared"),
+        replace(CALM, minutes=0.5, shared="holding"),
+        replace(CALM, shared="shared"),
+    ],
+    "a healthy overload of sidecars that share": [
+        replace(IDLE, shared="shared"),
+        *(replace(each, shared="shared") for each in ramp(8, CALM, NEAR_FULL, 4)),
+        replace(OVERLOAD, shared="shared"),
+    ],
+    "a collector of traces is restarted": [
+        CALM,
+        replace(CALM, minutes=3, faults={"trace_spans_dropped_total": 2}),
+        replace(CALM, minutes=12),
+    ],
+    "a collector of traces is gone, and hardly anybody asks": [
+        replace(CALM, minutes=20, rps=0.02, faults={"trace_spans_dropped_total": 0.02}),
     ],
     "a remote engine": [replace(CALM, backend="vllm"), replace(CALM, backend="vllm", age=5)],
 }
@@ -96,3 +124,11 @@ def test_nothing_fires(situation: str, rules: Path, tmp_path: Path) -> None:
     end = at(phases)[-1]
     moments = range(1, round(end))
     check_rules(tmp_path, rules, World(phases), [firing(minute, ()) for minute in moments])
+
+
+def test_a_limit_with_but_one_value_is_at_no_floor(rules: Path, tmp_path: Path) -> None:
+    """An engine with one slot, always busy."""
+    series = World([replace(CALM, limits={"in_flight_seqs": (1, 1)})]).input_series()
+    (highest,) = (each for each in series if 'limit="in_flight_seqs",bound="max"' in each["series"])
+    highest["values"] = "1+0x19"
+    check_rules(tmp_path, rules, series, [firing(minute, ()) for minute in range(1, 10)])

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.dashboards.promtool import check_rules, firing
 
 from surgetank.control.cli import main
-from surgetank.dashboards.backends import REMOTE, SIGNALS, missing
+from surgetank.dashboards.backends import missing
+from surgetank.telemetry.aliases import ALIASES, ENGINES
 
 DATA = Path(__file__).parent / "data"
 # The signals that a version does not have under any name.
@@ -122,6 +123,18 @@ def test_engines_of_one_server_add_up_but_their_pools_do_not(rules: Path, tmp_pa
     check_rules(tmp_path, rules, series, [running, value("kv_used_ratio", "vllm", {"gpu-1": 0.55})])
 
 
+def test_a_total_is_not_added_to_its_own_parts(rules: Path, tmp_path: Path) -> None:
+    """SGLang with priorities tells how many run in all, and again how many of each priority."""
+    total = page("sglang_0_5").replace("{", '{priority="",')
+    parts = page("sglang_0_5").replace("{", '{priority="1",')
+    series = scraped(total, "gpu-1") + scraped(parts, "gpu-1")
+    expected = [
+        value(signal, "sglang", {"gpu-1": number})
+        for signal, number in {"running_requests": 12, "waiting_requests": 2}.items()
+    ]
+    check_rules(tmp_path, rules, series, expected)
+
+
 def test_the_model_keeps_its_name(rules: Path, tmp_path: Path) -> None:
     labels = '{backend="vllm", instance="gpu-1", model="Qwen/Qwen3-8B"}'
     expected = {
@@ -137,7 +150,7 @@ def test_the_model_keeps_its_name(rules: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_missing_is_told(name: str) -> None:
     gaps = missing(name.partition("_")[0], page(name))
-    assert {gap.signal.name for gap in gaps} == PAGES[name]
+    assert {gap.signal for gap in gaps} == PAGES[name]
 
 
 def test_a_renamed_metric_is_named() -> None:
@@ -162,9 +175,9 @@ def test_a_renamed_metric_raises_an_alert(rules: Path, tmp_path: Path) -> None:
 
 
 def test_every_signal_has_a_name_in_every_engine() -> None:
-    for signal in SIGNALS:
-        for engine in REMOTE:
-            assert signal.candidates(engine), f"{engine}: {signal.name}"
+    for alias in ALIASES:
+        for engine in ENGINES:
+            assert alias.candidates(engine), f"{engine}: {alias.name}"
 
 
 def test_the_command_tells_what_is_missing() -> None:

@@ -14,9 +14,12 @@ from tests.dashboards.promtool import run
 
 from surgetank.dashboards.boards.table import BOARDS
 from surgetank.dashboards.grafana import to_json
-from surgetank.dashboards.panels import Board, Kind
+from surgetank.dashboards.panels import TOKENS_PER_SECOND, Board, Kind
 
 SCHEMA = json.loads((Path(__file__).parent / "data" / "dashboard.schema.json").read_text())
+# Grafana's own definition has `options?: _` here, anything: the matcher byName takes a string. The
+# translation into a JSON schema made an object of it.
+del SCHEMA["definitions"]["MatcherConfig"]["properties"]["options"]["type"]
 UNITS = {value for hint in typing.get_type_hints(units).values() for value in typing.get_args(hint)}
 PANELS = [panel for board in BOARDS for panel in board.panels]
 QUERIES = [(panel.title, query.expr) for panel in PANELS for query in panel.queries]
@@ -64,6 +67,27 @@ def test_panels_neither_overlap_nor_share_an_id(board: Board) -> None:
         taken |= cells
 
 
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_lines_of_panels_are_full(board: Board) -> None:
+    """Nothing hangs alone beside a hole: each line is 24 wide, of panels of one height."""
+    lines: dict[int, list[dict[str, Any]]] = {}
+    for panel in _drawn(json.loads(to_json(board))):
+        lines.setdefault(panel["gridPos"]["y"], []).append(panel)
+    for panels in lines.values():
+        titles = [panel["title"] for panel in panels]
+        assert sum(panel["gridPos"]["w"] for panel in panels) == 24, titles
+        assert len({panel["gridPos"]["h"] for panel in panels}) == 1, titles
+
+
+def test_what_has_ended_is_not_among_what_is_now() -> None:
+    """A range's last value of an alert that has ended would still be shown as firing."""
+    for board in BOARDS:
+        for panel, drawn in zip(board.panels, _drawn(json.loads(to_json(board))), strict=True):
+            assert panel.title == drawn["title"]
+            assert all(target["instant"] for target in drawn["targets"]) >= panel.newest
+    assert {panel.title for panel in PANELS if panel.newest} >= {"Firing alerts"}
+
+
 def test_uids_and_titles_are_unique() -> None:
     assert len({board.uid for board in BOARDS}) == len(BOARDS)
     for board in BOARDS:
@@ -73,7 +97,7 @@ def test_uids_and_titles_are_unique() -> None:
 
 def test_every_panel_explains_itself() -> None:
     for panel in PANELS:
-        assert panel.unit in UNITS, panel.title
+        assert panel.unit in {*UNITS, TOKENS_PER_SECOND}, panel.title
         assert panel.means.endswith("."), panel.title
         assert panel.do.endswith("."), panel.title
         for query in panel.queries:

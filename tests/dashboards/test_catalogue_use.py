@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 
 from surgetank.dashboards.alerts.table import ALERTS
-from surgetank.dashboards.backends import BACKENDS, REMOTE, SIGNALS
+from surgetank.dashboards.backends import BACKENDS
 from surgetank.dashboards.boards.table import BOARDS
 from surgetank.dashboards.grafana import to_json
 from surgetank.dashboards.promql import TARGET_LABELS
 from surgetank.dashboards.recordings import RECORDINGS
 from surgetank.dashboards.rules import Record
+from surgetank.telemetry.aliases import ALIASES, ENGINES
 from surgetank.telemetry.catalog import CATALOG, PREFIX, MetricType, find
 
 # Metrics that no panel or alert needs, and why they are exported all the same.
@@ -23,10 +24,10 @@ RECORDED = {record.name for record in RECORDS}
 BUILT_IN = {"up", "ALERTS", "scrape_samples_scraped"}
 UPSTREAM = {
     name + suffix
-    for signal in SIGNALS
-    for engine in REMOTE
-    for name in signal.candidates(engine)
-    for suffix in signal.suffixes
+    for alias in ALIASES
+    for engine in ENGINES
+    for name in alias.candidates(engine)
+    for suffix in alias.suffixes
 }
 EXPRESSIONS = [
     *(
@@ -42,7 +43,7 @@ _WORDS = {
     *("abs", "sum", "max", "min", "avg", "count", "group", "topk", "rate", "increase", "resets"),
     *("changes", "absent", "scalar", "vector", "label_replace", "histogram_quantile"),
     *("max_over_time", "min_over_time", "avg_over_time", "by", "without", "on", "group_left"),
-    *("and", "or", "unless", "bool"),
+    *("and", "or", "unless", "bool", "end"),
 }
 
 
@@ -50,7 +51,7 @@ def selectors(expr: str) -> Iterator[tuple[str, str]]:
     """Every metric that an expression reads, with its matchers."""
     bare = re.sub(r'"[^"]*"', '""', expr)
     bare = re.sub(r"\b(by|without|on|group_left)\s*\([^)]*\)", " ", bare)
-    bare = re.sub(r"\[[^]]*\]", "", bare)
+    bare = re.sub(r"\[[^]]*\]( offset \w+)?", "", bare)
     for name, matchers in re.findall(r"([a-zA-Z_][\w:]*)(\{[^}]*\})?", bare):
         if name not in _WORDS:
             yield name, matchers

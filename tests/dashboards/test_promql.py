@@ -1,8 +1,12 @@
 """What the PromQL writer writes, and what it refuses to write."""
 
-import pytest
+from pathlib import Path
 
-from surgetank.dashboards.promql import PromqlError, Scope, no, ratio
+import pytest
+import yaml
+from tests.dashboards.promtool import run
+
+from surgetank.dashboards.promql import PromqlError, Scope, no, nonzero, ratio
 
 now = Scope("5m")
 here = Scope("$__rate_interval", (("instance", "$instance"), ("model", "$model")))
@@ -41,6 +45,31 @@ def test_quantile_is_absent_without_observations() -> None:
 
 def test_ratio_has_a_whole() -> None:
     assert ratio("a", "b") == "(a) / ((b) > 0)"
+
+
+def test_nothing_above_zero_is_one_series_named_none(tmp_path: Path) -> None:
+    some = [
+        {"series": 'a{reason="x"}', "values": "0 3 3"},
+        {"series": 'a{reason="y"}', "values": "0 0 2"},
+    ]
+    expected = [("0m", [("none", 0)]), ("1m", [("x", 3)]), ("2m", [("x", 3), ("y", 2)])]
+    checks = [
+        {
+            "expr": nonzero("sum by (reason) (a)", "reason"),
+            "eval_time": at,
+            "exp_samples": [
+                {"labels": f'{{reason="{name}"}}', "value": value} for name, value in samples
+            ],
+        }
+        for at, samples in expected
+    ]
+    case = tmp_path / "case.yml"
+    case.write_text(
+        yaml.safe_dump(
+            {"tests": [{"interval": "1m", "input_series": some, "promql_expr_test": checks}]}
+        )
+    )
+    run("promtool", "test", "rules", case)
 
 
 def test_what_does_not_exist_is_refused() -> None:

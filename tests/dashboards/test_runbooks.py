@@ -63,8 +63,25 @@ def test_limits_are_what_they_may_be(path: Path) -> None:
     for words in commands(path.read_text("utf-8")):
         if words[1] == "limits" and len(words) > 3 and not words[3].startswith("-"):
             spec = SPECS[Limit(words[3])]
-            if len(words) > 4 and not words[4].startswith("-"):
-                assert spec.minimum <= float(words[4]) <= spec.maximum, " ".join(words)
+            value = words[4] if len(words) > 4 and not words[4].startswith("-") else "max"
+            if value[-1].isdigit():  # shares of what holds, and max, stay within the range
+                assert spec.minimum <= float(value) <= spec.maximum, " ".join(words)
+
+
+# Each service has its own; a number that narrows one would widen another.
+SIZED = {
+    *(Limit.QUEUE_REQUESTS, Limit.QUEUE_TOKENS, Limit.IN_FLIGHT_SEQS, Limit.MAX_NUM_SEQS),
+    *(Limit.MAX_BATCH_TOKENS, Limit.KV_RESERVE, Limit.KAPPA, Limit.RETRY_SHARE),
+}
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_what_differs_from_service_to_service_is_set_by_shares(path: Path) -> None:
+    for words in commands(path.read_text("utf-8")):
+        if words[1:3] == ["limits", "set"] and words[3] in SIZED:
+            assert words[4].endswith("%") or words[4] == "max", " ".join(words)
+        if words[1] == "retry-lane":
+            assert words[3].endswith("%"), " ".join(words)
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)

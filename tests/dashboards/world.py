@@ -25,6 +25,7 @@ class Phase:
     bad: Mapping[str, float] = field(default_factory=dict)  # slo -> bad share
     waits: Mapping[str, float] = field(default_factory=dict)  # class -> seconds in the queue
     queue: int = 0
+    held: str = "compute"  # what keeps the next of the queue out
     oldest: Mapping[str, float] = field(default_factory=dict)  # class -> seconds
     steps: float = 0
     step_seconds: float = 0.03
@@ -36,10 +37,13 @@ class Phase:
     backend: str = "embedded"
     backend_up: int = 1
     age: float | None = 0
+    gpu: Mapping[str, float] = field(default_factory=dict)  # reason -> share of time throttled
+    gpu_up: int = 1
     answers: Mapping[str, int] = field(default_factory=dict)  # job -> 0 when it is silent
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # usage, current
     overridden: int = 0
     gauges: Mapping[str, float] = field(default_factory=dict)
+    shared: str = "single"  # where quotas come from
 
 
 # Name: lowest, highest, and what stands while a phase says nothing.
@@ -59,10 +63,13 @@ GAUGES = {
 # Counters that stand still in a healthy service, and the labels they have in a sick one.
 FAULTS: dict[str, dict[str, str]] = {
     "memory_oom_total": {"source": "activation", "action": "refused"},
+    "compute_xid_total": {"device": "cuda:0"},
     "telemetry_label_overflow_total": {"label": "model"},
     "telemetry_source_errors_total": {"metric": "limit"},
     "control_policy_errors_total": {},
+    "policy_rollbacks_total": {"policy": "gradient2", "cause": "goodput"},
     "journal_write_failures_total": {},
+    "trace_spans_dropped_total": {"reason": "unreachable"},
 }
 
 
@@ -103,7 +110,18 @@ class World:
         silent = {job for job in jobs if not phase.answers.get(job, 1)}
         for job in jobs:
             yield f'up{{job="{job}",instance="{self._instance}"}}', float(job not in silent), False
-        facts = (_arrivals, _promises, _queue, _batch, _steps, _backend, _limits, _faults)
+        facts = (
+            _arrivals,
+            _promises,
+            _queue,
+            _batch,
+            _steps,
+            _gpu,
+            _backend,
+            _limits,
+            _shared,
+            _faults,
+        )
         for name, value, labels, counts in (fact for make in facts for fact in make(phase)):
             engine = find(_base(name)).process is Process.ENGINE
             job = ENGINE_JOB if engine else SIDECAR_JOB
@@ -176,6 +194,9 @@ def _promises(phase: Phase) -> Iterable[Fact]:
 
 def _queue(phase: Phase) -> Iterable[Fact]:
     yield _gauge("queue_requests", phase.queue, lane="first", priority="default")
+    for cause in find("queue_held_seconds_total").labels[0].values:
+        waits = phase.queue > 0 and cause == phase.held
+        yield _count("queue_held_seconds_total", float(waits), cause=cause)
     for priority in CLASSES:
         yield _gauge("queue_oldest_age_seconds", phase.oldest.get(priority), priority=priority)
         served = phase.rps * phase.classes.get(priority, 0) * (1 - phase.shed.get(priority, 0))
@@ -209,8 +230,17 @@ def _steps(phase: Phase) -> Iterable[Fact]:
     yield from _histogram("compute_step_seconds", phase.steps, phase.step_seconds, kind="decode")
 
 
+def _gpu(phase: Phase) -> Iterable[Fact]:
+    yield _gauge("compute_gpu_up", phase.gpu_up, device="cuda:0")
+    for reason in ("sw_power_cap", "hw_slowdown", "hw_thermal"):
+        share = phase.gpu.get(reason, 0)
+        yield _count("compute_gpu_throttle_seconds_total", share, device="cuda:0", reason=reason)
+
+
 def _backend(phase: Phase) -> Iterable[Fact]:
     yield _gauge("backend_up", phase.backend_up, backend=phase.backend)
+    told = ABSENT if phase.backend == "embedded" else phase.backend_up
+    yield _gauge("backend_signal_available", told, backend=phase.backend, signal="running")
     age = phase.age if phase.backend_up else ABSENT
     yield _gauge("backend_metrics_age_seconds", age, backend=phase.backend)
 
@@ -223,6 +253,11 @@ def _limits(phase: Phase) -> Iterable[Fact]:
             yield _gauge("limit", value, limit=limit, bound=bound)
         yield _gauge("limit_usage", usage, limit=limit)
         yield _gauge("limit_override", phase.overridden, limit=limit)
+
+
+def _shared(phase: Phase) -> Iterable[Fact]:
+    for mode in ("single", "shared", "holding", "alone"):
+        yield _gauge("shared_state_mode", float(mode == phase.shared), mode=mode)
 
 
 def _faults(phase: Phase) -> Iterable[Fact]:

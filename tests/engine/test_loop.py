@@ -9,7 +9,7 @@ from surgetank.engine.api import Commands, GenerateRequest, SamplingParams, Sett
 from surgetank.engine.intake import ProtocolError
 from surgetank.engine.runner import Runner
 from surgetank.telemetry.clock import ManualClock
-from surgetank.telemetry.vocabulary import FinishReason, Priority
+from surgetank.telemetry.vocabulary import FinishReason, Move, Priority
 
 STOP, LENGTH, REFUSED = FinishReason.STOP, FinishReason.LENGTH, FinishReason.REFUSED
 
@@ -47,6 +47,20 @@ def test_outputs_survive_preemption() -> None:
     for request_id, (prompt, sampling) in zip(ids, jobs):
         assert client.outputs[request_id, 0] == alone(prompt, sampling)
     assert client.pool.faults([]) == []
+
+
+def test_who_is_put_back_and_taken_up_again_is_told_in_turn() -> None:
+    client = Client(tiny_loop(kv_blocks=16, kv_spare=0))
+    ids = [client.submit(prompt_of(10 + 5 * i, seed=i), greedy(40)) for i in range(6)]
+    told: dict[int, list[Move]] = {each: [] for each in ids}
+    while client.loop.busy:
+        output = client.step()
+        for request_id, what in output.moved if output else []:
+            told[request_id].append(what)
+    puts_back = sum(record.preempted_recompute for record in client.records)
+    assert sum(what is Move.PREEMPTED for moves in told.values() for what in moves) == puts_back > 0
+    for moves in told.values():
+        assert moves == [Move.PREEMPTED, Move.RESUMED] * (len(moves) // 2)
 
 
 def test_choices_share_their_prompt_and_each_has_its_own_output() -> None:

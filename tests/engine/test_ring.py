@@ -173,5 +173,6 @@ def test_a_reader_beside_a_writer_that_is_killed(path: Path) -> None:
     found = read_ring(path)
     assert not found.alive
     assert found.unreadable <= 1
-    assert len(found.records) + found.unreadable == CAPACITY
+    # Killed between announcing a step and writing it, its place still holds the old one.
+    assert len(found.records) + found.unreadable in (CAPACITY - 1, CAPACITY)
     assert all(r.kv_used == r.step == -r.preempted_tokens for r in found.records)

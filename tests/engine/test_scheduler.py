@@ -152,9 +152,19 @@ def test_chunks_begun_before_follow_the_policy_too() -> None:
     world.add(request(1, 50, priority=Priority.BATCH))
     world.step()
     world.add(request(2, 10, priority=Priority.CRITICAL))
-    assert chunks(world.step()) == [(1, 20)]  # no room was left to enter
-    budget = Budget(tokens=20, prefill_tokens=20, sequences=4, spare_blocks=0)
-    assert chunks(world.step(budget)) == [(1, 10), (2, 10)]
+    assert chunks(world.step()) == [(2, 10), (1, 10)]
+    world.add(request(3, 10, priority=Priority.BATCH), request(4, 25, priority=Priority.DEFAULT))
+    budget = Budget(tokens=21, prefill_tokens=20, sequences=4, spare_blocks=0)
+    assert chunks(world.step(budget)) == [(2, 1), (4, 20)]
+    assert chunks(world.step(budget)) == [(2, 1), (4, 5), (1, 15)]
+
+
+def test_first_come_first_served_reads_on_before_anyone_enters() -> None:
+    world = World()
+    world.add(request(1, 50, priority=Priority.BATCH))
+    world.step()
+    world.add(request(2, 10, priority=Priority.CRITICAL))
+    assert chunks(world.step()) == [(1, 20)]
 
 
 def test_fewer_tokens_than_decoding_sequences_serves_the_oldest() -> None:

@@ -183,9 +183,14 @@ def test_steps_without_a_queue_are_not_contended(recorder: EngineRecorder) -> No
 
 
 def test_the_stages_sum_to_wall_time(recorder: EngineRecorder) -> None:
+    recorder.rested(0.1)
+    recorder.rested(0.4)
+    first = sum(value for key, value in samples(recorder).items() if "loop_seconds" in key[0])
+    assert first == 0.5  # before any step
     recorder.step(STEP)
     first = sum(value for key, value in samples(recorder).items() if "loop_seconds" in key[0])
     assert first == pytest.approx(0.53)
+    recorder.rested(0.5)
     recorder.step(msgspec.structs.replace(STEP, at=100.6))  # 0.07 s more than its parts
     seen = samples(recorder)
     stages = {key[1]: value for key, value in seen.items() if "loop_seconds" in key[0]}

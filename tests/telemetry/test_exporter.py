@@ -1,15 +1,14 @@
-"""Both exposition formats parse and agree, on the loop and off it, and over a real listener."""
+"""Both exposition formats parse and agree, and any scraper gets one of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-import httpx
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
 from surgetank.telemetry.clock import ManualClock
-from surgetank.telemetry.exporter import Exporter, ListenError, MetricsServer
+from surgetank.telemetry.exporter import Exporter
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.registry import Registry
@@ -104,41 +103,8 @@ def test_any_accept_header_gets_an_answer(exporter: Exporter, accept: str) -> No
     assert b"surgetank_requests_received_total 2" in body
 
 
-async def test_off_the_loop_it_says_the_same(exporter: Exporter) -> None:
-    def without_scrapes(body: bytes) -> list[str]:
-        return [line for line in body.decode().splitlines() if "scrape" not in line]
-
-    content_type, body = await exporter.render_off_loop()
-    assert content_type == exporter.render()[0]
-    assert without_scrapes(body) == without_scrapes(exporter.render()[1])
-
-
-async def test_each_scrape_is_timed(exporter: Exporter) -> None:
+def test_each_scrape_is_timed(exporter: Exporter) -> None:
     exporter.render()
-    await exporter.render_off_loop()
+    exporter.render(OPEN)
     seen = series(parse_plain(exporter.render()[1].decode()))
     assert value(seen, "telemetry_scrape_seconds_count") == 2
-
-
-@pytest.fixture
-def server(exporter: Exporter) -> Iterator[MetricsServer]:
-    server = MetricsServer(exporter, "127.0.0.1", 0)
-    yield server
-    server.close()
-
-
-def test_the_listener_serves_metrics_and_nothing_else(server: MetricsServer) -> None:
-    base = f"http://127.0.0.1:{server.port}"
-    answer = httpx.get(f"{base}/metrics?x=1", headers={"Accept": OPEN}, trust_env=False)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert value(series(parse_open(answer.text)), "requests_received_total") == 2
-    assert httpx.get(f"{base}/admin", trust_env=False).status_code == 404
-    assert httpx.post(f"{base}/metrics", trust_env=False).status_code == 501
-
-
-def test_a_taken_port_is_named(server: MetricsServer, exporter: Exporter) -> None:
-    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{server.port}: "):
-        MetricsServer(exporter, "127.0.0.1", server.port)
-    with pytest.raises(ListenError, match=r"127\.0\.0\.1:99999"):
-        MetricsServer(exporter, "127.0.0.1", 99999)

@@ -53,7 +53,7 @@ def test_one_short_line_at_a_terminal() -> None:
     stream = Terminal()
     configure("debug", stream=stream)
     logging.getLogger("surgetank.control.loop").warning(
-        "limit moved", extra={"to": 8, "why": "a\nb"}
+        "limit moved", extra={"to": 8, "why": "a\nb", "trace_id": "4bf9", "span_id": "00f0"}
     )
     text = stream.getvalue()
     assert text.endswith(" warning control.loop: limit moved  to=8  why='a\\nb'\n")

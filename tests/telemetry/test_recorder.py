@@ -1,5 +1,7 @@
 """Each fact lands in its metric once, and what was received is what ended plus what has not."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.registry import Registry
 from surgetank.telemetry.slo import SloTargets
+from surgetank.telemetry.tracecontext import SpanId
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, QueueExit, Reason
 
 
@@ -88,19 +91,21 @@ def test_an_end_is_counted_by_outcome_and_by_cause(recorder: Recorder) -> None:
     end(recorder, Outcome.OK, Reason.NONE)
     end(recorder, Outcome.OVERLOAD, Reason.QUEUE_TOKENS)
     end(recorder, Outcome.INVALID, Reason.BAD_REQUEST, model="")
-    end(recorder, Outcome.NOT_FOUND, Reason.UNKNOWN_MODEL, model="gpt-99")
+    end(recorder, Outcome.OVERLOAD, Reason.QUEUE_TOKENS, model="gpt-99")
+    end(recorder, Outcome.NOT_FOUND, Reason.UNKNOWN_MODEL, model="")
     assert nonzero(recorder, "requests_total") == {
         ("smol", "ok", "first", "default"): 1,
         ("smol", "overload", "first", "default"): 1,
         ("unknown", "invalid", "first", "default"): 1,
+        ("other", "overload", "first", "default"): 1,
         ("other", "not_found", "first", "default"): 1,
     }
     assert nonzero(recorder, "request_failures_total") == {
-        ("queue_tokens",): 1,
+        ("queue_tokens",): 2,
         ("bad_request",): 1,
         ("unknown_model",): 1,
     }
-    assert nonzero(recorder, "telemetry_label_overflow_total") == {("model",): 1}
+    assert nonzero(recorder, "telemetry_label_overflow_total") == {("model",): 2}
     assert observed(recorder, "request_duration_seconds", "smol", "default") == (2, 1.0)
 
 
@@ -224,3 +229,34 @@ def test_what_was_turned_away_unread_was_not_received(recorder: Recorder) -> Non
         ("connections",): 2,
     }
     assert recorder.totals().received == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "label"),
+    [
+        ("", Reason.UNKNOWN_MODEL, "other"),
+        ("", Reason.BAD_REQUEST, "unknown"),
+        ("tiny", Reason.QUEUE_REQUESTS, "tiny"),
+    ],
+)
+def test_an_example_stands_where_its_request_was_counted(
+    recorder: Recorder, model: str, reason: Reason, label: str
+) -> None:
+    recorder.allow_model("tiny")
+    which: dict[str, Any] = {"model": model, "reason": reason, "priority": Priority.DEFAULT}
+    recorder.received(Lane.FIRST)
+    recorder.ended(**which, outcome=Outcome.NOT_FOUND, lane=Lane.FIRST, duration=0.003)
+    nothing: dict[str, Any] = dict.fromkeys(("wait", "ttft", "tpot", "gap"))
+    span = SpanId("1" * 32, "2" * 16)
+    recorder.exemplify(**which, span=span, at=1.0, duration=0.003, **nothing)
+    (durations,) = (
+        each.samples
+        for each in recorder.registry.read()
+        if each.spec.name == "request_duration_seconds"
+    )
+    shown = {
+        labels: (reading.counts[0], [each.span for each in reading.exemplars if each])
+        for labels, reading in durations.items()
+        if isinstance(reading, HistogramReading) and reading.exemplars
+    }
+    assert shown == {(label, "default"): (1, [span])}

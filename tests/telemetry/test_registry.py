@@ -102,6 +102,17 @@ def test_a_gauge_that_cannot_be_known_is_absent(registry: Registry) -> None:
     assert read(registry, "queue_oldest_age_seconds").samples == {("batch",): 1.5}
 
 
+def test_a_counter_that_is_kept_elsewhere_is_read_and_absent_until_it_is_known() -> None:
+    registry = Registry(Process.ENGINE)
+    assert read(registry, "compute_xid_total").samples == {}
+    registry.source("compute_xid_total", lambda: [({"device": "cuda:0"}, 2)])
+    assert read(registry, "compute_xid_total").samples == {("cuda:0",): 2.0}
+    with pytest.raises(LookupError, match="a counter of engine, read when scraped; wanted a"):
+        registry.counter("compute_xid_total")
+    with pytest.raises(LookupError, match="a counter of engine; wanted a source of engine"):
+        registry.source("batch_steps_total", lambda: [({"kind": "decode"}, 1)])
+
+
 def test_labels_of_a_gauge_are_put_in_order(registry: Registry) -> None:
     registry.source("limit", lambda: [({"bound": "max", "limit": "queue_tokens"}, 9)])
     registry.source("limit", lambda: [({"limit": "queue_tokens", "bound": "min"}, 1)])
@@ -129,7 +140,7 @@ def test_a_broken_gauge_is_absent_counted_and_logged_once(
     assert read(registry, "queue_tokens").samples == {("batch",): 7.0}
     assert read(registry, "telemetry_source_errors_total").samples["queue_requests",] == 5
     assert [record.getMessage() for record in caplog.records] == [
-        "gauge surgetank_queue_requests cannot be read and is absent"
+        "surgetank_queue_requests cannot be read and is absent"
     ]
 
 

@@ -1,11 +1,12 @@
 """What the door says of itself and its models: metadata, configuration, repository index."""
 
 from surgetank import __version__
-from surgetank.admission.api import Desk, Served
 from surgetank.admission.doors.grpc import inference_pb2 as pb
 from surgetank.admission.doors.grpc.query import VERSION
 from surgetank.admission.doors.grpc.tensors import INPUTS, OUTPUTS, Spec
+from surgetank.admission.doors.grpc.tongue import AnyDesk
 from surgetank.admission.outcome import Refused
+from surgetank.admission.work import Served
 
 PLATFORM = "surgetank"
 EXTENSIONS = ("model_configuration", "parameters", "schedule_policy", "statistics")
@@ -68,7 +69,7 @@ def model_config(name: str, served: Served) -> pb.ModelConfig:
     return config
 
 
-def repository_index(desk: Desk, only_ready: bool) -> pb.RepositoryIndexResponse:
+def repository_index(desk: AnyDesk, only_ready: bool) -> pb.RepositoryIndexResponse:
     """Every name that can be asked for, aliases too, and whether it can be asked now."""
     index = pb.RepositoryIndexResponse()
     for name in desk.names():
@@ -80,7 +81,7 @@ def repository_index(desk: Desk, only_ready: bool) -> pb.RepositoryIndexResponse
     return index
 
 
-def unavailable(desk: Desk, name: str) -> str | None:
+def unavailable(desk: AnyDesk, name: str) -> str | None:
     """Why the model cannot be asked now; None when it can."""
     try:
         desk.find(name)

@@ -5,27 +5,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
-from surgetank.admission.api import Ask, Call, Desk, Headers, Served
+from surgetank.admission.api import Call, Headers
 from surgetank.admission.doors.grpc import inference_pb2 as pb
 from surgetank.admission.doors.grpc.config import GrpcConfig
 from surgetank.admission.doors.grpc.inbox import Inbox
 from surgetank.admission.doors.grpc.query import Query, parse, read_query
 from surgetank.admission.doors.grpc.responder import Responder
 from surgetank.admission.doors.grpc.statistics import ModelCounts, Statistics
-from surgetank.admission.doors.grpc.tensors import bad
-from surgetank.admission.doors.ranges import unknown_id
+from surgetank.admission.doors.grpc.tongue import AnyDesk, Tongue
 from surgetank.admission.outcome import Refusal, Refused
-from surgetank.admission.refusals import too_long
-from surgetank.engine.text.codec import TooLong
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 logger = logging.getLogger(__name__)
-
-LONG_TEXT = 4096  # characters; above, tokenizing would hold up everyone else on the event loop
 
 # A client gives up at its own deadline, which comes before the one that we see: a timeout is
 # rounded up on the wire, by up to a hundredth (gRPC core's timeout_encoding).
@@ -43,8 +39,9 @@ class Shared:
     """What all requests of one door share."""
 
     config: GrpcConfig
-    desk: Desk
+    desk: AnyDesk
     clock: Clock
+    tongue: Tongue
     statistics: Statistics = field(default_factory=Statistics)
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # the door is being shut
 
@@ -58,6 +55,7 @@ class Caller:
     """What a call says of its requests: its headers, and its deadline on the door's clock."""
 
     headers: Headers
+    peer: str  # its address; "" where it has none
     deadline: float | None
     slack: float  # seconds before the deadline in which a cancel means that it passed
 
@@ -68,7 +66,20 @@ def caller_of(context: RpcContext, clock: Clock) -> Caller:
     headers = [(name, value) for name, value in metadata if isinstance(value, str)]
     left = context.time_remaining()
     deadline = None if left is None else clock.monotonic() + left
-    return Caller(headers, deadline, SLACK + ROUNDING * (left or 0.0))
+    peer = address(context.peer())
+    return Caller(headers, peer, deadline, SLACK + ROUNDING * (left or 0.0))
+
+
+def address(peer: str) -> str:
+    """The address in grpc's `ipv4:10.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
+    family, _, rest = peer.partition(":")
+    return unquote(rest.rpartition(":")[0]).strip("[]") if family in ("ipv4", "ipv6") else ""
+
+
+def method(*, decoupled: bool) -> str:
+    """The full name of the method that infers, with many responses or with one."""
+    service: str = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
+    return f"{service}/{'ModelStreamInfer' if decoupled else 'ModelInfer'}"
 
 
 async def on_wire(operation: Awaitable[None]) -> None:
@@ -105,7 +116,9 @@ class Exchange:
             self.request, self._unreadable = pb.ModelInferRequest(), refused
         self.responder: Responder | None = None
         self.gone = Reason.CLIENT_GONE  # why, when run() is cancelled
-        self.ticket = shared.desk.arrive("grpc", _with_id(caller.headers, self.request.id))
+        headers = _with_id(caller.headers, self.request.id)
+        self.ticket = shared.desk.arrive("grpc", headers, caller.peer)
+        self.ticket.route = method(decoupled=decoupled)
         self._tighten(caller.deadline)
 
     async def run(self, send: Send) -> Refusal | None:
@@ -119,7 +132,7 @@ class Exchange:
             self._give_up(self._departure())
             raise
         except Exception:
-            logger.exception("request %s failed in the gRPC door", self.ticket.id)
+            logger.exception("a request failed in the gRPC door", extra=self.ticket.log_fields)
             self._give_up(BUG)
         finally:
             if self._counts is not None:
@@ -136,35 +149,32 @@ class Exchange:
             query, served, ask = await self._read()
         except Refused as refused:
             return self.refuse(refused.refusal)
-        responder = Responder(query, served.codec, len(ask.prompt))
-        self.responder = responder
+        tongue = self._shared.tongue
+        self.responder = responder = tongue.responder(query, served, ask)
         limit = self._shared.config.max_unread_tokens if query.stream else None
         inbox = Inbox(limit, self._slow_reader)
-        self._call = self._shared.desk.submit(self.ticket, served, ask, inbox)
+        listener = tongue.listener(query, inbox)
+        self._call = self._shared.desk.submit(self.ticket, served, ask, listener)
         while deltas := await inbox.take():
             responder.add(deltas)
             await send(responder)
         return inbox.end.refusal if inbox.end else None
 
-    async def _read(self) -> tuple[Query, Served, Ask]:
+    async def _read(self) -> tuple[Query, Any, Any]:
         """Check the request and find its model. Raises Refused."""
+        if self.ticket.barred is not None:
+            raise Refused(self.ticket.barred)
         if self._unreadable is not None:
             raise self._unreadable
         query = read_query(self.request, decoupled=self._decoupled)
         self.ticket.stream = query.stream
         if query.priority is not None:  # a client may lower its class, never raise it
-            self.ticket.priority = max(self.ticket.priority, query.priority)
+            self.ticket.lower(query.priority)
         if query.timeout is not None:
             self._tighten(self.ticket.arrived + query.timeout)
         served = self._shared.desk.find(query.model)
         self._counts = self._shared.statistics.of(served.name)
-        sampling = query.sampling
-        wrong = unknown_id(sampling.params.stop_token_ids, served.card.vocab_size)
-        if wrong is not None:
-            allowed = f"token ids 0 to {served.card.vocab_size - 1}"
-            raise bad(f"stop_token_ids holds {wrong}; allowed: {allowed}", "stop_token_ids")
-        prompt = await _encode(served, query.text)
-        return query, served, Ask(prompt, sampling.params, sampling.n, sampling.stop)
+        return query, served, await self._shared.tongue.ask(query, served, self.ticket.id)
 
     def _tighten(self, deadline: float | None) -> None:
         deadlines = [d for d in (self.ticket.deadline, deadline) if d is not None]
@@ -197,18 +207,3 @@ def _with_id(headers: Headers, request_id: str) -> Headers:
         return headers
     others = [(name, value) for name, value in headers if name != "x-request-id"]
     return [*others, ("x-request-id", request_id)]
-
-
-async def _encode(served: Served, text: str) -> list[int]:
-    """Token ids of the prompt, at least one. Raises Refused."""
-    encode, most = served.codec.encode, served.card.context_length
-    try:
-        long = len(text) > LONG_TEXT
-        ids = await asyncio.to_thread(encode, text, most) if long else encode(text, most)
-    except TooLong as error:
-        raise Refused(too_long(error)) from None
-    except ValueError as error:
-        raise bad(f"text_input: {error}", "text_input") from None
-    if not ids:
-        raise bad("text_input is empty; allowed: at least one token", "text_input")
-    return ids

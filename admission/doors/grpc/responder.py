@@ -1,6 +1,6 @@
 """Output deltas as ModelInfer responses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -10,7 +10,6 @@ from surgetank.admission.doors.grpc import inference_pb2 as pb
 from surgetank.admission.doors.grpc.query import VERSION, Query
 from surgetank.admission.doors.grpc.tensors import OUTPUTS, Elements, fill, pack
 from surgetank.engine.api import TokenLogprob
-from surgetank.engine.text.codec import TextCodec
 from surgetank.telemetry.vocabulary import FinishReason
 
 FINAL = "triton_final_response"
@@ -32,7 +31,7 @@ class Responder:
     """Builds one request's responses. One message object is filled again for each of them."""
 
     query: Query
-    codec: TextCodec
+    token: Callable[[int], str]  # an id's text
     prompt_tokens: int
     message: pb.ModelStreamInferResponse = field(default_factory=pb.ModelStreamInferResponse)
 
@@ -123,7 +122,7 @@ class Responder:
             ranked.setdefault(token_id, (entry.logprob, None))
             choice.logprobs.append(
                 {
-                    str(i): {"logprob": value, "rank": rank, "decoded_token": self.codec.token(i)}
+                    str(i): {"logprob": value, "rank": rank, "decoded_token": self.token(i)}
                     for i, (value, rank) in ranked.items()
                 }
             )

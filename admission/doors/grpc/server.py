@@ -6,10 +6,10 @@ import grpc
 from grpc_channelz.v1 import channelz
 from grpc_reflection.v1alpha import reflection
 
-from surgetank.admission.api import Desk
 from surgetank.admission.doors.grpc import health, service
 from surgetank.admission.doors.grpc.config import GrpcConfig
 from surgetank.admission.doors.grpc.exchange import Shared
+from surgetank.admission.doors.grpc.tongue import AnyDesk, TextTongue, Tongue
 from surgetank.telemetry.clock import Clock
 
 CHANNELZ = "grpc.channelz.v1.Channelz"
@@ -18,9 +18,12 @@ CHANNELZ = "grpc.channelz.v1.Channelz"
 class GrpcDoor:
     """Serves the desk over gRPC. Made and used on one event loop, started once, stopped once."""
 
-    def __init__(self, config: GrpcConfig, desk: Desk, clock: Clock) -> None:
+    def __init__(
+        self, config: GrpcConfig, desk: AnyDesk, clock: Clock, tongue: Tongue | None = None
+    ) -> None:
+        """`tongue`: of the kind of engine behind the desk; None: it takes token ids."""
         self._config = config
-        self._shared = Shared(config, desk, clock)
+        self._shared = Shared(config, desk, clock, tongue or TextTongue())
         self._service = service.InferenceService(self._shared)
         self._server: grpc.aio.Server | None = None
 

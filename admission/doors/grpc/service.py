@@ -7,14 +7,21 @@ from typing import Any, NoReturn, Protocol
 
 import grpc
 
-from surgetank.admission.api import Served
 from surgetank.admission.doors.grpc import describe, refusals
 from surgetank.admission.doors.grpc import inference_pb2 as pb
-from surgetank.admission.doors.grpc.exchange import Caller, Exchange, RpcContext, Shared, caller_of
+from surgetank.admission.doors.grpc.exchange import (
+    Caller,
+    Exchange,
+    RpcContext,
+    Shared,
+    caller_of,
+    method,
+)
 from surgetank.admission.doors.grpc.query import VERSION, check_version
 from surgetank.admission.doors.grpc.responder import Responder
 from surgetank.admission.doors.grpc.stream import SLOW, InferStream
 from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.work import Served
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 NAME: str = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
@@ -156,9 +163,10 @@ class InferenceService:
     async def _find(self, request: Named, context: RpcContext) -> Served:
         try:
             check_version(request.version)
-            return self._desk.find(request.name)
+            served: Served = self._desk.find(request.name)
         except Refused as refused:
             await refusals.abort(context, refused.refusal, "")
+        return served
 
     async def _refuse_stream(self, context: RpcContext, caller: Caller) -> NoReturn:
         """One stream too many: counted as one request, whatever it would have carried."""
@@ -171,8 +179,10 @@ class InferenceService:
             limit=limit,
             limit_name="max_streams",
         )
-        ticket = self._desk.arrive("grpc", caller.headers)
-        await refusals.abort(context, self._desk.refuse(ticket, refusal), ticket.id)
+        ticket = self._desk.arrive("grpc", caller.headers, caller.peer)
+        ticket.route = method(decoupled=True)
+        refused = self._desk.refuse(ticket, ticket.barred or refusal)
+        await refusals.abort(context, refused, ticket.id)
 
 
 async def _cut(context: RpcContext) -> None:

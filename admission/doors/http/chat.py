@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from surgetank.admission.api import Ask, Delta, End, Served
+from surgetank.admission.api import Ask, Delta, End, TextModel
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.fields import (
     Fields,
@@ -18,8 +18,9 @@ from surgetank.admission.doors.http.fields import (
     sampling,
     stop_strings,
 )
-from surgetank.admission.doors.http.order import Choice, Order
+from surgetank.admission.doors.http.order import Choice
 from surgetank.admission.doors.http.render import FINISH, Frame, usage
+from surgetank.admission.doors.http.text_order import TextOrder
 from surgetank.engine.api import TokenLogprob
 from surgetank.engine.text.codec import TextCodec
 
@@ -53,14 +54,14 @@ class ChatRoute:
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(ChatFields)
 
-    def read(self, body: bytes, config: HttpConfig) -> Order:
+    def read(self, body: bytes, config: HttpConfig) -> TextOrder:
         fields = read(self._decoder, body)
         messages = _messages(fields.messages)
         limit = _max_tokens(fields)
         if fields.top_logprobs and not fields.logprobs:
             raise out_of_range("top_logprobs", fields.top_logprobs, "only with logprobs: true")
 
-        def ask(served: Served) -> Ask:
+        def ask(served: TextModel) -> Ask:
             check_ids("stop_token_ids", fields.stop_token_ids or [], served.card.vocab_size)
             codec, context = served.codec, served.card.context_length
             prompt = prompt_ids("messages", lambda: codec.encode_chat(messages, most=context))
@@ -70,12 +71,7 @@ class ChatRoute:
             params = sampling(fields, max_tokens, logprobs)
             return Ask(prompt, params, fields.n or 1, stop_strings(fields))
 
-        return order(fields, logprobs=bool(fields.logprobs), ask=ask)
-
-    def rendering(
-        self, order: Order, served: Served, request_id: str, created: int
-    ) -> "ChatRendering":
-        return ChatRendering(order, served, request_id, created)
+        return order(fields, bool(fields.logprobs), ask, ChatRendering)
 
 
 CHAT = ChatRoute()
@@ -126,9 +122,11 @@ def _max_tokens(fields: ChatFields) -> int | None:
 class ChatRendering:
     """Writes chat.completion and chat.completion.chunk objects."""
 
-    def __init__(self, order: Order, served: Served, request_id: str, created: int) -> None:
+    def __init__(self, order: TextOrder, served: TextModel, request_id: str, created: int) -> None:
         answer_id = f"chatcmpl-{request_id}"
-        self._frame = Frame(order, served, answer_id, created, "chat.completion.chunk")
+        self._frame = Frame(
+            order.include_usage, served, answer_id, created, "chat.completion.chunk"
+        )
         self._codec = served.codec
         self._with_logprobs = order.logprobs
         self._silent = set(range(order.n))  # choices that have not told their role

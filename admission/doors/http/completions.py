@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from surgetank.admission.api import Ask, Delta, End, Served
+from surgetank.admission.api import Ask, Delta, End, TextModel
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.fields import (
     Fields,
@@ -18,8 +18,9 @@ from surgetank.admission.doors.http.fields import (
     sampling,
     stop_strings,
 )
-from surgetank.admission.doors.http.order import Choice, Order
+from surgetank.admission.doors.http.order import Choice
 from surgetank.admission.doors.http.render import FINISH, Frame, usage
+from surgetank.admission.doors.http.text_order import TextOrder
 from surgetank.engine.api import TokenLogprob
 from surgetank.engine.text.codec import TextCodec
 
@@ -39,7 +40,7 @@ class CompletionRoute:
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(CompletionFields)
 
-    def read(self, body: bytes, config: HttpConfig) -> Order:
+    def read(self, body: bytes, config: HttpConfig) -> TextOrder:
         fields = read(self._decoder, body)
         prompt = _one_prompt(fields.prompt)
         max_tokens = fields.max_tokens or _DEFAULT_MAX_TOKENS
@@ -48,17 +49,12 @@ class CompletionRoute:
         if (fields.min_tokens or 0) > max_tokens:
             raise out_of_range("min_tokens", fields.min_tokens, f"0 to max_tokens, {max_tokens}")
 
-        def ask(served: Served) -> Ask:
+        def ask(served: TextModel) -> Ask:
             check_ids("stop_token_ids", fields.stop_token_ids or [], served.card.vocab_size)
             params = sampling(fields, max_tokens, fields.logprobs)
             return Ask(_ids(prompt, served), params, fields.n or 1, stop_strings(fields))
 
-        return order(fields, logprobs=fields.logprobs is not None, ask=ask)
-
-    def rendering(
-        self, order: Order, served: Served, request_id: str, created: int
-    ) -> "CompletionRendering":
-        return CompletionRendering(order, served, request_id, created)
+        return order(fields, fields.logprobs is not None, ask, CompletionRendering)
 
 
 COMPLETIONS = CompletionRoute()
@@ -77,7 +73,7 @@ def _one_prompt(prompt: str | list[Any]) -> str | list[int]:
     raise out_of_range("prompt", measured, "a string, a list of token ids, or a list of one")
 
 
-def _ids(prompt: str | list[int], served: Served) -> list[int]:
+def _ids(prompt: str | list[int], served: TextModel) -> list[int]:
     if isinstance(prompt, list):
         check_ids("prompt", prompt, served.card.vocab_size)
         return prompt
@@ -90,8 +86,10 @@ def _ids(prompt: str | list[int], served: Served) -> list[int]:
 class CompletionRendering:
     """Writes text_completion objects, whole and as events."""
 
-    def __init__(self, order: Order, served: Served, request_id: str, created: int) -> None:
-        self._frame = Frame(order, served, f"cmpl-{request_id}", created, "text_completion")
+    def __init__(self, order: TextOrder, served: TextModel, request_id: str, created: int) -> None:
+        self._frame = Frame(
+            order.include_usage, served, f"cmpl-{request_id}", created, "text_completion"
+        )
         self._codec = served.codec
         self._with_logprobs = order.logprobs
         self._offsets = [0] * order.n  # characters told of each choice

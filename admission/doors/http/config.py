@@ -58,3 +58,9 @@ class HttpConfig(BaseModel):
     default_max_tokens: int = Field(
         512, ge=1, description="Output tokens of a chat request that names no maximum."
     )
+    gateway_metrics: bool = Field(
+        False, description="Show vLLM's three load metrics too, for a gateway's endpoint picker."
+    )
+    load_header: bool = Field(
+        False, description="Tell each answer's reader our load in ORCA's endpoint-load-metrics."
+    )

@@ -91,9 +91,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._watch_reader(self._now())
+        if self._exchange is not None:
+            self._exchange.on_behind(True)
 
     def resume_writing(self) -> None:
         self._slow_due = NEVER
+        if self._exchange is not None:
+            self._exchange.on_behind(False)
         if self._phase is Phase.HEAD:
             self._next_head()
 
@@ -115,6 +119,11 @@ class Connection(asyncio.Protocol):
             self._next_head()
         else:
             self._linger() if self._buffer else self._close()
+
+    def cut(self) -> None:
+        self._exchange = self._handler = None
+        self.free_body()
+        self.abort()
 
     def free_body(self) -> None:
         self._shared.free(self._reserved)
@@ -199,7 +208,7 @@ class Connection(asyncio.Protocol):
         self._searched = 0
         data = bytes(buffer[:end])
         del buffer[:end]
-        self._begin(Exchange(self, parse_head(data), self._shared.new_id()))
+        self._begin(Exchange(self, parse_head(data), self._shared.new_id(), self._peer))
         return True
 
     def _check_partial_head(self, limit: int) -> None:
@@ -224,6 +233,8 @@ class Connection(asyncio.Protocol):
         self._handler = handler = self._shared.open_request(exchange)
         if self._surplus is not None and not handler.vital:
             raise Refused(self._surplus)
+        if (barred := handler.barred) is not None:
+            raise Refused(barred)
         if head.content_length > config.max_body_bytes:
             raise Refused(body_too_large(head.content_length, config.max_body_bytes))
         if head.expects_continue and not self._buffer:

@@ -11,6 +11,7 @@ from surgetank.telemetry.vocabulary import Reason
 _CODES = {
     Reason.UNKNOWN_MODEL: "model_not_found",
     Reason.NEVER_FITS_CONTEXT: "context_length_exceeded",
+    Reason.API_KEY: "invalid_api_key",
 }
 _MIN_RETRY_MS = 50
 
@@ -18,6 +19,8 @@ _MIN_RETRY_MS = 50
 def error_headers(refusal: Refusal) -> list[tuple[str, str]]:
     """Whether and when to retry, and the reason."""
     headers = [("x-surgetank-reason", str(refusal.reason))]
+    if refusal.reason is Reason.API_KEY:
+        headers.append(("www-authenticate", "Bearer"))
     wait = refusal.retry_after
     if wait is None:
         return [*headers, ("x-should-retry", "false")]

@@ -1,6 +1,6 @@
 """One request and its answer, as the code behind the connection holds it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from surgetank.telemetry.vocabulary import Reason
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 Pairs = Iterable[tuple[str, str]]
+TellLoad = Callable[[Head], Pairs]  # headers that say how busy we are, as the request wants it
 
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
@@ -23,6 +24,10 @@ class Handler(Protocol):
     @property
     def vital(self) -> bool:
         """Answered on surplus connections too."""
+
+    @property
+    def barred(self) -> Refusal | None:
+        """How to answer by the headers alone; None: the body is wanted."""
 
     def on_body(self, body: bytes) -> None:
         """The request is whole: answer it, now or later."""
@@ -46,19 +51,30 @@ class Wire(Protocol):
     def answered(self, keep_alive: bool) -> None:
         """The answer is complete: go on to the next request, or close."""
 
+    def cut(self) -> None:
+        """Close at once, in the middle of the answer."""
+
     def will_close(self) -> bool:
         """Whether the connection cannot be used for another request."""
+
+
+def tell_no_load(head: Head) -> Pairs:
+    """Nobody asked."""
+    return ()
 
 
 class Exchange:
     """Writes one answer: whole, or as a stream of parts. Does nothing once the client is gone."""
 
-    __slots__ = ("_keep_alive", "_wire", "head", "open", "request_id")
+    __slots__ = ("_keep_alive", "_wire", "head", "load", "on_behind", "open", "peer", "request_id")
 
-    def __init__(self, wire: Wire, head: Head, request_id: str) -> None:
+    def __init__(self, wire: Wire, head: Head, request_id: str, peer: str = "") -> None:
         self.head = head
+        self.peer = peer  # the address that sends it
         self.request_id = request_id
         self.open = True  # until answered, or the client went away
+        self.on_behind: Callable[[bool], None] = lambda behind: None  # it reads too slowly, or not
+        self.load: TellLoad = tell_no_load
         self._wire = wire
         self._keep_alive = False
 
@@ -96,6 +112,29 @@ class Exchange:
             self._wire.send(head + self._framed(data) + end)
             self._finish()
 
+    def start_splice(self, status: int, headers: list[tuple[str, str]], framed: bool) -> bytes:
+        """The head of an answer whose body comes framed as `headers` say, for the caller to send;
+        not `framed`: the body ends where the connection does."""
+        self._keep_alive = self.head.keep_alive and framed and not self._wire.will_close()
+        named = [*headers, ("x-request-id", self.request_id), *self.load(self.head)]
+        return _response_head(status, named, self._keep_alive)
+
+    def splice(self, data: bytes) -> None:
+        """Bytes that are framed already."""
+        if self.open:
+            self._wire.send(data)
+
+    def end_splice(self) -> None:
+        """All of it was sent."""
+        if self.open:
+            self._finish()
+
+    def cut(self) -> None:
+        """What was begun cannot be completed, and the client must see that."""
+        if self.open:
+            self.open = False
+            self._wire.cut()
+
     def free_body(self) -> None:
         """Tell the connection that nobody holds the request's body any more."""
         if self.open:
@@ -109,9 +148,8 @@ class Exchange:
         self._keep_alive = (
             self.head.keep_alive and not streams_to_end and not self._wire.will_close()
         )
-        return _response_head(
-            status, [*framing, ("x-request-id", self.request_id), *headers], self._keep_alive
-        )
+        named = [*framing, ("x-request-id", self.request_id), *self.load(self.head), *headers]
+        return _response_head(status, named, self._keep_alive)
 
     def _finish(self) -> None:
         self.open = False
@@ -130,4 +168,5 @@ def _response_head(status: int, headers: Pairs, keep_alive: bool) -> bytes:
     """Status line and headers, up to the blank line. Values must be free of line breaks."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     connection = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
-    return _STATUS_LINES[status] + lines.encode("latin-1", "replace") + connection
+    first = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode()
+    return first + lines.encode("latin-1", "replace") + connection

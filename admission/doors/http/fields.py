@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from surgetank.admission.api import Ask, Served
-from surgetank.admission.doors.http.order import Order
+from surgetank.admission.api import Ask, TextModel
+from surgetank.admission.doors.http.order import Rendering
+from surgetank.admission.doors.http.text_order import TextOrder
 from surgetank.admission.doors.ranges import (
     MAX_STOP_CHARS,
     MAX_STOP_IDS,
@@ -144,16 +145,22 @@ def sampling(fields: Fields, max_tokens: int, logprobs: int | None) -> SamplingP
     )
 
 
-def order(fields: Fields, *, logprobs: bool, ask: Callable[[Served], Ask]) -> Order:
-    """What a route hands on: all but `ask` and `logprobs` is the same on every route."""
+def order(
+    fields: Fields,
+    logprobs: bool,
+    encode: Callable[[TextModel], Ask],
+    rendering: Callable[[TextOrder, TextModel, str, int], Rendering],
+) -> TextOrder:
+    """What a route hands on: the other fields are the same on every route."""
     options = fields.stream_options
-    return Order(
+    return TextOrder(
         model=fields.model,
         stream=bool(fields.stream),
         include_usage=bool(options and options.include_usage),
         n=fields.n or 1,
         logprobs=logprobs,
-        ask=ask,
+        encode=encode,
+        rendering=rendering,
     )
 
 
@@ -222,7 +229,7 @@ _FIELD = re.compile(r"field `([^`]*)`")
 def _wrong_type(message: str) -> Refused:
     """msgspec's sentence, turned round: first the field, then what is wrong with it."""
     path, field = _PATH.search(message), _FIELD.search(message)
-    name = ".".join(found[1] for found in (path, field) if found)
+    name = _short(".".join(found[1] for found in (path, field) if found))
     if field is None:
         said = _PATH.sub("", message).replace("`", "")
     else:

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Container, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from surgetank.admission.api import Ask, Call, Desk, Served
-from surgetank.admission.doors.http.answers import PlainAnswer, StreamAnswer
+from surgetank.admission.api import Call, Desk
 from surgetank.admission.doors.http.config import HttpConfig
-from surgetank.admission.doors.http.exchange import Exchange
+from surgetank.admission.doors.http.exchange import Exchange, Handler
 from surgetank.admission.doors.http.order import Order, Route
 from surgetank.admission.outcome import Refusal, Refused
 from surgetank.telemetry.clock import Clock
@@ -18,17 +18,40 @@ from surgetank.telemetry.vocabulary import Outcome, Reason
 log = logging.getLogger(__name__)
 
 
+ModelT = TypeVar("ModelT")
+AskT = TypeVar("AskT")
+ListenerT = TypeVar("ListenerT")
+
+
 @dataclass(frozen=True)
-class Tools:
+class Tools(Generic[ModelT, AskT, ListenerT]):
     """What every inference request needs."""
 
     config: HttpConfig
-    desk: Desk
+    desk: Desk[ModelT, AskT, ListenerT]
     clock: Clock
     executor: Executor  # for bodies too long for the event loop
 
 
-class Inference:
+class InferenceRoutes(Protocol):
+    """The paths that ask an engine for something, and who answers there."""
+
+    @property
+    def paths(self) -> Container[str]:
+        """All of them."""
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """By which they are asked."""
+
+    def open(self, exchange: Exchange) -> Handler:
+        """The handler for a request to one of them, its head being complete."""
+
+    def close(self) -> None:
+        """End the threads; what they still compute is dropped."""
+
+
+class Inference(Generic[ModelT, AskT, ListenerT]):
     """Headers -> ticket -> body -> order -> model -> token ids -> desk.
 
     The ticket is the door's to end until submit() was called, and the desk's from then on.
@@ -36,15 +59,25 @@ class Inference:
 
     vital: ClassVar[bool] = False
 
-    def __init__(self, exchange: Exchange, tools: Tools, route: Route) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        tools: Tools[ModelT, AskT, ListenerT],
+        route: Route[ModelT, AskT, ListenerT],
+    ) -> None:
         self._exchange = exchange
         self._tools = tools
         self._route = route
-        self._ticket = tools.desk.arrive("http", exchange.head.headers)
+        self._ticket = tools.desk.arrive("http", exchange.head.headers, exchange.peer)
+        self._ticket.route = exchange.head.path
         exchange.request_id = self._ticket.id
         self._ours = True  # the ticket is still ours to end
         self._call: Call | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def barred(self) -> Refusal | None:
+        return self._ticket.barred
 
     def on_body(self, body: bytes) -> None:
         if len(body) > self._tools.config.inline_body_bytes:
@@ -91,25 +124,22 @@ class Inference:
         except Exception:
             self._on_bug()
 
-    def _submit(self, order: Order, served: Served, ask: Ask) -> None:
+    def _submit(self, order: Order[ModelT, AskT, ListenerT], served: ModelT, ask: AskT) -> None:
         exchange, ticket = self._exchange, self._ticket
         exchange.free_body()
         ticket.stream = order.stream
         created = int(self._tools.clock.wall())
-        rendering = self._route.rendering(order, served, ticket.id, created)
-        listener = (
-            StreamAnswer(exchange, rendering, order.include_usage)
-            if order.stream
-            else PlainAnswer(exchange, rendering, order.n)
-        )
+        listener = order.listener(exchange, served, ticket.id, created)
         self._ours = False
         try:
-            self._call = self._tools.desk.submit(ticket, served, ask, listener)
+            self._call = call = self._tools.desk.submit(ticket, served, ask, listener)
         except Refused as refused:  # the desk has ended the ticket
             exchange.refuse(refused.refusal)
+        else:
+            exchange.on_behind = call.hold
 
     def _on_bug(self) -> None:
-        log.exception("request %s failed in the HTTP door", self._ticket.id)
+        log.exception("a request failed in the HTTP door", extra=self._ticket.log_fields)
         refusal = Refusal(Outcome.INTERNAL, Reason.BUG, "internal error; see the server's log")
         if self._ours or self._call is not None:
             self.on_refuse(refusal)

@@ -1,24 +1,44 @@
-"""One route's request, read: which model, which prompt, and how the answer is to look."""
+"""What a route reads out of a request: which model, which prompt, and how the answer is to look."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from surgetank.admission.api import Ask, Delta, End, Served
+from surgetank.admission.api import Delta, End
 from surgetank.admission.doors.http.config import HttpConfig
+from surgetank.admission.doors.http.exchange import Exchange
 from surgetank.engine.api import TokenLogprob
 
+ModelT = TypeVar("ModelT", contravariant=True)
+AskT = TypeVar("AskT", covariant=True)
+ListenerT = TypeVar("ListenerT", covariant=True)
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a route read out of a body."""
 
-    model: str
-    stream: bool
-    include_usage: bool
-    n: int
-    logprobs: bool
-    ask: Callable[[Served], Ask]  # tokenises the prompt: may be slow; raises Refused
+class Order(Protocol[ModelT, AskT, ListenerT]):
+    """One request, read."""
+
+    @property
+    def model(self) -> str:
+        """As the client names it."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is to come in parts."""
+
+    def ask(self, served: ModelT) -> AskT:
+        """For the desk. May be slow; raises Refused. Safe in any thread."""
+
+    def listener(
+        self, exchange: Exchange, served: ModelT, request_id: str, created: int
+    ) -> ListenerT:
+        """Who writes the answer; `created` in seconds since 1970."""
+
+
+class Route(Protocol[ModelT, AskT, ListenerT]):
+    """One of the inference routes."""
+
+    def read(self, body: bytes, config: HttpConfig) -> Order[ModelT, AskT, ListenerT]:
+        """Parse and check a body; Refused when it is not right. Safe in any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +62,3 @@ class Rendering(Protocol):
 
     def whole(self, choices: Sequence[Choice], end: End) -> bytes:
         """The answer in one piece."""
-
-
-class Route(Protocol):
-    """One of OpenAI's inference routes."""
-
-    def read(self, body: bytes, config: HttpConfig) -> Order:
-        """Parse and check a body; Refused when it is not right. Safe in any thread."""
-
-    def rendering(self, order: Order, served: Served, request_id: str, created: int) -> Rendering:
-        """A writer for this request's answer."""

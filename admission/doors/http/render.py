@@ -4,8 +4,7 @@ from typing import Any
 
 import orjson
 
-from surgetank.admission.api import End, Served
-from surgetank.admission.doors.http.order import Order
+from surgetank.admission.api import End, TextModel
 from surgetank.telemetry.vocabulary import FinishReason
 
 DONE = b"data: [DONE]\n\n"
@@ -21,7 +20,12 @@ class Frame:
     """The constant bytes around a stream's choices."""
 
     def __init__(
-        self, order: Order, served: Served, answer_id: str, created: int, chunk_object: str
+        self,
+        include_usage: bool,
+        served: TextModel,
+        answer_id: str,
+        created: int,
+        chunk_object: str,
     ) -> None:
         self.top = {
             "id": answer_id,
@@ -31,7 +35,7 @@ class Frame:
         }
         opened = orjson.dumps(self.top)[:-1]
         self._before = b"data: " + opened + b',"choices":[{"index":'
-        self._after = b'}],"usage":null}\n\n' if order.include_usage else b"}]}\n\n"
+        self._after = b'}],"usage":null}\n\n' if include_usage else b"}]}\n\n"
         self._usage_before = b"data: " + opened + b',"choices":[],"usage":'
 
     def choice(self, index: int, content: bytes, logprobs: bytes, finish: str | None) -> bytes:

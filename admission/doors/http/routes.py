@@ -5,18 +5,15 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import unquote
 
 import orjson
 
-from surgetank.admission.api import Desk
-from surgetank.admission.doors.http.chat import CHAT
-from surgetank.admission.doors.http.completions import COMPLETIONS
-from surgetank.admission.doors.http.config import HttpConfig
+from surgetank.admission.api import Headers
 from surgetank.admission.doors.http.errors import error_body, error_headers
-from surgetank.admission.doors.http.exchange import Exchange, Handler
-from surgetank.admission.doors.http.inference import Inference, Tools
-from surgetank.admission.doors.http.order import Route
+from surgetank.admission.doors.http.exchange import Exchange, Handler, TellLoad, tell_no_load
+from surgetank.admission.doors.http.inference import InferenceRoutes
 from surgetank.admission.outcome import Refusal
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Reason
@@ -34,8 +31,19 @@ class Health:
 
 
 HealthCheck = Callable[[], Health]
-RenderMetrics = Callable[[str], tuple[bytes, str]]  # Accept header -> body, content type
+RenderPage = Callable[[], tuple[bytes, str]]  # body, content type; for a thread
+RenderMetrics = Callable[[str], RenderPage]  # by the Accept header; for the event loop
 _Answer = Callable[[Exchange], None]
+
+
+class Front(Protocol):
+    """What the short answers need of the desk."""
+
+    def names(self) -> list[str]:
+        """Models that can be asked for."""
+
+    def barred(self, headers: Headers, peer: str) -> Refusal | None:
+        """Why whoever sends these headers may not ask; None: it may."""
 
 
 class Router:
@@ -43,24 +51,22 @@ class Router:
 
     def __init__(
         self,
-        config: HttpConfig,
-        desk: Desk,
+        desk: Front,
+        inference: InferenceRoutes,
         *,
         health: HealthCheck,
         metrics: RenderMetrics,
         clock: Clock,
+        load: TellLoad = tell_no_load,
     ) -> None:
         self._desk = desk
+        self._load = load
         self._health = health
         self._metrics = metrics
         self._started = int(clock.wall())
         # A thread of its own, so that a scrape never waits for a long prompt.
         self._scraper = ThreadPoolExecutor(1, "http-metrics")
-        self._tools = Tools(config, desk, clock, ThreadPoolExecutor(2, "http-tokenize"))
-        self._inference: dict[str, Route] = {
-            "/v1/completions": COMPLETIONS,
-            "/v1/chat/completions": CHAT,
-        }
+        self._inference = inference
         self._pages: dict[str, _Answer] = {
             "/v1/models": self._models,
             "/health": lambda exchange: self._health_page(exchange, live=True, ready=True),
@@ -71,11 +77,11 @@ class Router:
     def open(self, exchange: Exchange) -> Handler:
         """The handler for a request whose head is complete."""
         method, path = exchange.head.method, exchange.head.path
-        route = self._inference.get(path)
-        if route is not None:
-            if method == "POST":
-                return Inference(exchange, self._tools, route)
-            return Page(exchange, _not_allowed("POST"))
+        if path in self._inference.paths:
+            if method in self._inference.methods:
+                exchange.load = self._load
+                return self._inference.open(exchange)
+            return Page(exchange, _not_allowed(", ".join(self._inference.methods)))
         page = self._model if path.startswith("/v1/models/") else self._pages.get(path)
         if page is None and path != "/metrics":
             return Page(exchange, _unknown_route)
@@ -83,12 +89,14 @@ class Router:
             return Page(exchange, _not_allowed("GET, HEAD"))
         if page is None:
             return Scrape(exchange, self._metrics, self._scraper)
-        return Page(exchange, page, vital=path.startswith("/health"))
+        if path.startswith("/health"):
+            return Page(exchange, page, vital=True)
+        return Page(exchange, page, barred=self._desk.barred(exchange.head.headers, exchange.peer))
 
     def close(self) -> None:
         """End the threads; what they still compute is dropped."""
         self._scraper.shutdown(wait=False, cancel_futures=True)
-        self._tools.executor.shutdown(wait=False, cancel_futures=True)
+        self._inference.close()
 
     def _models(self, exchange: Exchange) -> None:
         models = [self._model_object(name) for name in self._desk.names()]
@@ -117,8 +125,15 @@ class Router:
 class Page:
     """A request that is answered on the spot, whatever its body says."""
 
-    def __init__(self, exchange: Exchange, answer: _Answer, vital: bool = False) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        answer: _Answer,
+        vital: bool = False,
+        barred: Refusal | None = None,
+    ) -> None:
         self.vital = vital
+        self.barred = barred
         self._exchange = exchange
         self._answer = answer
 
@@ -137,7 +152,7 @@ class Page:
 
 
 class Scrape(Page):
-    """/metrics: rendered in a thread, for it may take milliseconds."""
+    """/metrics: read on the loop, where nothing changes meanwhile, and written in a thread."""
 
     def __init__(
         self, exchange: Exchange, render: RenderMetrics, executor: ThreadPoolExecutor
@@ -149,7 +164,7 @@ class Scrape(Page):
     def _start(self, exchange: Exchange) -> None:
         accept = exchange.head.header("accept")
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._executor, self._render, accept).add_done_callback(self._done)
+        loop.run_in_executor(self._executor, self._render(accept)).add_done_callback(self._done)
 
     def _done(self, rendered: asyncio.Future[tuple[bytes, str]]) -> None:
         if rendered.cancelled():  # the server stopped

@@ -4,10 +4,11 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from surgetank.admission.api import Desk
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.connection import Connection
-from surgetank.admission.doors.http.routes import HealthCheck, RenderMetrics, Router
+from surgetank.admission.doors.http.exchange import TellLoad, tell_no_load
+from surgetank.admission.doors.http.inference import InferenceRoutes
+from surgetank.admission.doors.http.routes import Front, HealthCheck, RenderMetrics, Router
 from surgetank.admission.doors.http.shared import Shared
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Reason
@@ -26,17 +27,22 @@ class HttpServer:
     def __init__(
         self,
         config: HttpConfig,
-        desk: Desk,
+        desk: Front,
+        inference: InferenceRoutes,
         *,
         health: HealthCheck,
         metrics: RenderMetrics,
         clock: Clock,
         rng: random.Random,
         unread: Callable[[Reason], None] = lambda reason: None,
+        load: TellLoad = tell_no_load,
     ) -> None:
-        """`unread` hears of requests that end before their headers are read: no ticket tells."""
+        """`unread` hears of requests that end before their headers are read: no ticket tells.
+        `load`: headers that answers of the inference routes carry too."""
         self._config = config
-        self._router = Router(config, desk, health=health, metrics=metrics, clock=clock)
+        self._router = Router(
+            desk, inference, health=health, metrics=metrics, clock=clock, load=load
+        )
         self._shared = Shared(config, clock, rng, self._router.open)
         self._shared.on_closed = self._on_closed
         self._shared.on_unread = unread

@@ -19,7 +19,7 @@ class Bar:
     floor: bool = False
 
     def worst(self, values: Sequence[float]) -> float:
-        """The value of the worst seed; nan (nothing could be measured) is worst of all."""
+        """The worst of several values; nan (nothing could be measured) is worst of all."""
         if any(math.isnan(value) for value in values):
             return math.nan
         return min(values) if self.floor else max(values)
@@ -87,7 +87,9 @@ class Result:
 
 def judge(experiment: Experiment, seeds: Sequence[Mapping[str, float]]) -> Result:
     """The worst of all seeds, bar by bar."""
-    return Result(
-        experiment,
-        {bar.key: bar.worst([values[bar.key] for values in seeds]) for bar in experiment.bars},
-    )
+    return Result(experiment, worst(experiment.bars, seeds))
+
+
+def worst(bars: Sequence[Bar], cells: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """For each bar the worst of its values in all cells."""
+    return {bar.key: bar.worst([cell[bar.key] for cell in cells]) for bar in bars}

@@ -1,5 +1,7 @@
 """Overload with retrying clients: goodput holds, for short prompts and for long ones."""
 
+import numpy as np
+
 from surgetank.control.lab.headline.experiment import Bar, Experiment
 from surgetank.control.lab.headline.ground import ENGINE, MIX, STORM, offered, scenario
 from surgetank.control.lab.judge import judge
@@ -20,10 +22,10 @@ def _measure(seed: int) -> dict[str, float]:
         calls = judge(play(scenario(seed, ENGINE, STORM), items))
         goodput[load] = calls.goodput(_WARM, _END)
         success = quartiles(calls)
-    peak, least = max(goodput.values()), min(success)
+    peak, least, most = max(goodput.values()), float(np.min(success)), float(np.max(success))
     return {
         "goodput_at_10x_of_peak": goodput[10.0] / peak,
-        "quartile_success_max_over_min": max(success) / least if least else float("inf"),
+        "quartile_success_max_over_min": most / least if least else float("inf"),
     }
 
 

@@ -11,7 +11,7 @@ from surgetank.control.lab.inputs import synthetic
 from surgetank.control.lab.judge import judge
 from surgetank.control.lab.world import play
 
-_SHIFT, _SETTLED, _END = 20.0, 30.0, 60.0
+_SHIFT, _SETTLED, _END = 20.0, 30.0, 90.0
 
 
 def _measure(seed: int) -> dict[str, float]:

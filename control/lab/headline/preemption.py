@@ -3,7 +3,7 @@
 import numpy as np
 
 from surgetank.control.lab.behaviour import BEHAVIOURS
-from surgetank.control.lab.headline.experiment import Bar, Experiment
+from surgetank.control.lab.headline.experiment import Bar, Experiment, worst
 from surgetank.control.lab.headline.ground import ENGINE, offered, scenario
 from surgetank.control.lab.inputs import Mix
 from surgetank.control.lab.judge import judge, tries
@@ -22,8 +22,7 @@ _BARS = (
 
 
 def _measure(seed: int) -> dict[str, float]:
-    cells = [_cell(seed, load) for load in _LOADS]
-    return {bar.key: max(cell[bar.key] for cell in cells) for bar in _BARS}
+    return worst(_BARS, [_cell(seed, load) for load in _LOADS])
 
 
 def _cell(seed: int, load: float) -> dict[str, float]:

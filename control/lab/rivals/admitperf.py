@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from surgetank.control.lab.rivals.door import Seen
+from surgetank.admission.policies.rule import Seen
 
 
 class RivalMissing(Exception):

@@ -4,32 +4,22 @@ So the queue is the engine's own, first come, first served. Refusals carry no hi
 server's do not.
 """
 
-from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
 from surgetank.admission.api import Ask, Delta, End, Headers, Listener
 from surgetank.admission.outcome import Refusal
+from surgetank.admission.policies.rule import Seen
 from surgetank.admission.refusals import backend_down
 from surgetank.control.lab.behaviour import Unhinted
 from surgetank.control.lab.entrance import Caller, Handle
 from surgetank.control.lab.rivals.site import Site
 from surgetank.engine.api import BackendDown, GenerateRequest, Started, Tokens
-from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
-
-
-@dataclass(slots=True)
-class Seen:
-    """What a policy may look at: its own ledger, and the engine's last metrics."""
-
-    in_flight: int = 0
-    waiting: int = 0  # in the engine's line
-    waiting_tokens: int = 0  # prompt tokens there
-    kv_usage: float = 0.0  # share of the pool, as the last step told
+from surgetank.telemetry.vocabulary import FinishReason, Move, Outcome, Reason
 
 
 class Rival(Protocol):
-    """A policy. Everything is told in order of time."""
+    """A policy, such as a Rule of the gate. Everything is told in order of time."""
 
     def admits(self, now: float, prompt: int, seen: Seen) -> bool:
         """Whether a request of so many prompt tokens may come in."""
@@ -93,6 +83,9 @@ class _Forwarded:
     def on_started(self, started: Started) -> None:
         """It left the engine's line."""
         self._stop_waiting()
+
+    def on_moved(self, what: Move) -> None:
+        """Of no interest here."""
 
     def on_tokens(self, tokens: Tokens) -> None:
         """New tokens, perhaps the last."""

@@ -26,7 +26,7 @@ from surgetank.engine.api import (
     StepOutput,
     Tokens,
 )
-from surgetank.telemetry.vocabulary import Outcome, Reason
+from surgetank.telemetry.vocabulary import Move, Outcome, Reason
 
 _MARGIN = 0.02  # seconds: the step in progress when a request is handed over
 
@@ -140,6 +140,9 @@ class _Foreseen:
 
     def on_started(self, started: Started) -> None:
         """It left the engine's line."""
+
+    def on_moved(self, what: Move) -> None:
+        """Nothing depends on it."""
 
     def on_tokens(self, tokens: Tokens) -> None:
         """New tokens, perhaps the last."""

@@ -3,6 +3,7 @@
 from surgetank.admission.api import Ask, Headers, Listener
 from surgetank.admission.desk import FrontDesk
 from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.text_adapter import TextAdapter, TextFrontDesk
 from surgetank.control.drain import Drain
 from surgetank.control.journal import Journal
 from surgetank.control.lab.entrance import Caller, Handle
@@ -20,7 +21,7 @@ _PERIOD = 0.25  # seconds between two passes of the control loop, as in ControlC
 class SidecarEntrance:
     """The production desk, as its HTTP door uses it for a streamed answer."""
 
-    def __init__(self, desk: FrontDesk) -> None:
+    def __init__(self, desk: TextFrontDesk) -> None:
         self._desk = desk
 
     def open(
@@ -45,13 +46,13 @@ def build_ours(site: Site) -> SidecarEntrance:
     """A whole sidecar but for its sockets."""
     timeline, registry = site.timeline, Registry(Process.SIDECAR, site.slo)
     desk = FrontDesk(
-        backend=site.port,
+        adapter=TextAdapter(site.port, MuteCodec),
         recorder=Recorder(registry),
         clock=timeline,
         rng=site.rng,
         call_later=timeline.call_later,
         config=site.gate,
-        make_codec=MuteCodec,
+        quotas=site.quotas,
     )
     journal = Journal(timeline, None)
     loop = ControlLoop(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.quotas import Quotas
 from surgetank.control.lab.port import Port
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.control.lab.timeline import Timeline
@@ -14,7 +15,10 @@ from surgetank.telemetry.slo import SloTargets
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One sidecar's place before its engine. `answer_length` is the future: for the oracle only."""
+    """One sidecar's place before its engine. `answer_length` is the future: for the oracle only.
+
+    `quotas` are what it shares with the others, if anything: only ours keeps to them.
+    """
 
     timeline: Timeline
     port: Port
@@ -23,3 +27,4 @@ class Site:
     gate: GateConfig
     slo: SloTargets
     answer_length: Callable[[GenerateRequest], int]
+    quotas: Quotas | None = None

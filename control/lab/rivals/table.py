@@ -2,23 +2,23 @@
 
 from collections.abc import Callable
 
+from surgetank.admission.policies.envoy import Envoy
+from surgetank.admission.policies.gradient2 import Gradient2
+from surgetank.admission.policies.in_flight import InFlight
+from surgetank.admission.policies.kv_threshold import KvThreshold
+from surgetank.admission.policies.queue_cap import QueueCap
+from surgetank.admission.policies.unlimited import Unlimited
 from surgetank.control.lab.entrance import Entrance
 from surgetank.control.lab.rivals.admitperf import AdmitPerf
 from surgetank.control.lab.rivals.door import PlainDoor
-from surgetank.control.lab.rivals.envoy import Envoy
-from surgetank.control.lab.rivals.gradient2 import Gradient2
-from surgetank.control.lab.rivals.in_flight import InFlight
-from surgetank.control.lab.rivals.kv_threshold import KvThreshold
 from surgetank.control.lab.rivals.oracle import Oracle
 from surgetank.control.lab.rivals.ours import build_ours
-from surgetank.control.lab.rivals.queue_cap import QueueCap
 from surgetank.control.lab.rivals.site import Site
-from surgetank.control.lab.rivals.unlimited import Unlimited
 
 POLICIES: dict[str, Callable[[Site], Entrance]] = {
     "ours": build_ours,
     "none": lambda site: PlainDoor(site, Unlimited()),
-    "static-in-flight": lambda site: PlainDoor(site, InFlight(2 * site.spec.max_num_seqs)),
+    "static-in-flight": lambda site: PlainDoor(site, InFlight(lambda: 2 * site.spec.max_num_seqs)),
     "static-queue": lambda site: PlainDoor(site, QueueCap(requests=100)),
     "static-queue-tokens": lambda site: PlainDoor(site, QueueCap(tokens=50_000)),
     "kv-threshold": lambda site: PlainDoor(site, KvThreshold(0.9)),

@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -41,6 +42,19 @@ class RedisServer:
         while not self._answers():
             if time.monotonic() > until or self._process.poll() is not None:
                 raise RuntimeError(f"redis-server did not start: {command}")
+
+    def freeze(self) -> None:
+        """Stop it where it stands; its connections stay, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self._process is None:
+            raise RuntimeError("redis-server does not run")
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it at once; what it knew is lost."""

@@ -37,7 +37,7 @@ def denied(result: Taken | Denied) -> Denied:
 def test_a_denial_says_what_how_much_and_when(quotas: Quotas, clock: ManualClock) -> None:
     taken(quotas.take("a", {Quota.TOKENS: 950}))
     said = denied(quotas.take("a", {Quota.TOKENS: 100}))
-    assert said == Denied(Quota.TOKENS, 1000.0, 1050.0, 0.5)
+    assert said == Denied(Quota.TOKENS, 1000.0, 1050.0, 0.5, 1.0)
     clock.advance(0.49)
     denied(quotas.take("a", {Quota.TOKENS: 100}))
     clock.advance(0.02)
@@ -128,11 +128,34 @@ def test_one_that_never_met_redis_takes_its_part_only(clock: ManualClock) -> Non
 
 
 def test_strange_tenants_do_not_fill_the_memory(quotas: Quotas) -> None:
-    for n in range(3000):
+    for n in range(20_000):
         quotas.take(f"tenant {n}", ONE)
-    assert len({name.partition(":")[0] for name, _ in quotas.pools()}) <= 1025
+    assert remembered(quotas) <= 16_385
+
+
+def remembered(quotas: Quotas) -> int:
+    return len({name.partition(":")[0] for name, _ in quotas.pools()})
 
 
 def test_a_setting_out_of_range_is_named() -> None:
     with pytest.raises(ValidationError, match=r"timeout[\s\S]*less than or equal to 1"):
         LeasesConfig(timeout=5)
+
+
+def test_busy_tenants_keep_their_limits_however_many_there_are(
+    quotas: Quotas, clock: ManualClock
+) -> None:
+    tenants = [f"tenant {n}" for n in range(1100)]
+    held = [taken(quotas.take(tenant, {Quota.CONCURRENCY: 2})) for tenant in tenants]
+    for tenant in tenants:
+        denied(quotas.take(tenant, {Quota.CONCURRENCY: 2}))
+    for each in held:
+        each.end()
+    for tenant in tenants:
+        taken(quotas.take(tenant, {Quota.REQUESTS: 10}))
+    for tenant in tenants:
+        denied(quotas.take(tenant, {Quota.REQUESTS: 1}))
+    clock.advance(10)  # they are as new again
+    for n in range(1100):
+        taken(quotas.take(f"another {n}", {Quota.REQUESTS: 1}))
+    assert remembered(quotas) <= 1101

@@ -8,8 +8,10 @@ from tests.admission.virtual_engine import Service, VirtualEngine
 from tests.fakes import tiny_card
 
 from surgetank.admission.api import Ask
-from surgetank.admission.call import Call
+from surgetank.admission.gate import GateConfig
 from surgetank.admission.outcome import Refused
+from surgetank.admission.policies.canary import CanaryConfig
+from surgetank.admission.work import Work
 from surgetank.control.actions import Actions
 from surgetank.control.console.camera import Camera
 from surgetank.control.console.frame import Frame
@@ -17,8 +19,11 @@ from surgetank.control.drain import Drain
 from surgetank.control.insight.service import Insight
 from surgetank.control.inspection import Inspection
 from surgetank.control.journal import Entry, Journal
+from surgetank.control.loop import ControlLoop
+from surgetank.control.trials import Trials
 from surgetank.control.views import ControlOut, StatusOut, status_out
 from surgetank.engine.api import ModelCard, SamplingParams, StepOutput
+from surgetank.telemetry.family import Counter
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import Priority
 
@@ -75,7 +80,7 @@ class Visitor(Door):
             return
         self._stage.timer.call_later(PATIENCE, lambda: self._give_up(call))
 
-    def _give_up(self, call: Call) -> None:
+    def _give_up(self, call: Work) -> None:
         if call.ticket.outcome is None:
             call.cancel()
             self._again()
@@ -100,6 +105,25 @@ class Stage(Service):
         )
         self.actions = Actions(
             self.clock, self.desk.limits, self.journal, self.drain, self.insight.object_to
+        )
+        loop = ControlLoop(  # the console shows nothing of it
+            clock=self.clock,
+            config=GateConfig(),
+            policies={},
+            limits=self.desk.limits,
+            journal=self.journal,
+            drain=self.drain,
+            read=self.insight.history.read,
+            apply=self.engine.apply,
+            policy_errors=Counter(),
+        )
+        self.trials = Trials(
+            clock=self.clock,
+            stage=self.desk.policies,
+            loop=loop,
+            journal=self.journal,
+            registry=self.recorder.registry,
+            config=CanaryConfig(),
         )
         self.camera = Camera(
             clock=self.clock,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 import pytest
+from tests.admission.rig import Door
 from tests.control.diagnose.callers import Caller
 from tests.control.diagnose.watched import Watched
 from tests.fakes import tiny_card
@@ -102,6 +103,18 @@ def test_a_small_kv_pool_is_memory() -> None:
     assert "of 40 blocks are promised or used, 92% may be" in diagnosis.evidence[0]
 
 
+def test_long_answers_that_the_pool_cannot_hold_are_memory_though_short_ones_fit() -> None:
+    service = warm(card=tiny_card(max_num_seqs=16, kv_blocks=128))
+    began = service.clock.monotonic()
+
+    def long_and_short() -> Door:
+        service.send()
+        return service.send(prompt=50, max_tokens=600)
+
+    service.flow(8.0, 20.0, long_and_short)
+    assert service.since(began + SETTLING) == {Verdict.MEMORY}
+
+
 def test_steps_that_end_early_are_scheduling() -> None:
     card = tiny_card(max_num_seqs=16, kv_blocks=4096, max_batch_tokens=20)
     service = warm(card=card)
@@ -146,6 +159,17 @@ def test_a_configured_limit_in_front_of_room_is_limit() -> None:
     assert diagnosis.next.startswith("surgetank limits set in_flight_seqs 4 --ttl 10m")
 
 
+def test_a_limit_that_was_given_back_is_not_named_any_more() -> None:
+    service = warm()
+    narrow(service, Limit.IN_FLIGHT_SEQS, 1.0)
+    service.flow(6.0, 15.0, service.send)
+    assert service.diagnose().verdict is Verdict.LIMIT
+    service.desk.limits.clear(Limit.IN_FLIGHT_SEQS)
+    cleared = service.clock.monotonic()
+    service.flow(6.0, 15.0, service.send)
+    assert service.since(cleared + 0.5) == {Verdict.HEALTHY}
+
+
 def test_a_drain_is_limit() -> None:
     service = warm()
     service.desk.drain()
@@ -183,6 +207,15 @@ def test_clients_that_retry_at_once_are_clients(rate: float) -> None:
     service.flow(rate, 15.0, lambda: Caller(service, patience=0.3, tries=4).door)
     diagnosis = only(service, began, Verdict.CLIENTS)
     assert "arrivals per first attempt" in diagnosis.evidence[0]
+
+
+def test_a_storm_that_is_over_is_not_named_any_more() -> None:
+    service = warm()
+    service.flow(30.0, 15.0, lambda: Caller(service, patience=0.3, tries=4).door)
+    assert service.diagnose().verdict is Verdict.CLIENTS
+    over = service.clock.monotonic()
+    service.flow(10.0, 15.0, service.send)
+    assert service.since(over + 12.0) == {Verdict.HEALTHY}
 
 
 def test_clients_that_wait_as_told_are_not_the_cause_of_an_overload() -> None:

@@ -15,7 +15,7 @@ class Watched(Service):
     def __init__(self, config: GateConfig | None = None, card: ModelCard | None = None) -> None:
         super().__init__(config, card)
         eyes = Eyes(self.desk.snapshot, self.desk.peek.held, lambda: count(self.recorder))
-        self.history = History(eyes)
+        self.history = History(eyes, self.recorder.queue_held)
         self.verdicts: list[tuple[float, Verdict]] = []
         self._tick()
 

@@ -15,7 +15,7 @@ from surgetank.engine.api import (
     Tokens,
 )
 from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import FinishReason
+from surgetank.telemetry.vocabulary import FinishReason, Move
 
 # Round numbers: a step of P prompt tokens and B sequences takes 10 + P + B milliseconds.
 MILLIS = StepModel(t0=0.010, a=0.001, b=0.001, c=0.0)
@@ -35,6 +35,9 @@ class Heard:
 
     def on_started(self, started: Started) -> None:
         self.started.append(self.timeline.monotonic())
+
+    def on_moved(self, what: Move) -> None:
+        """Of no interest here."""
 
     def on_tokens(self, tokens: Tokens) -> None:
         if tokens.token_ids:

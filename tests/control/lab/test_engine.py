@@ -190,3 +190,43 @@ def test_slots_add_up_to_the_batch() -> None:
         )
         assert slots == 4
     assert any(record.slots_blocked_token_budget for record in bench.records)
+
+
+def test_prompts_are_cut_to_the_time_of_a_step_once_the_engine_knows_its_speed() -> None:
+    timed = {"max_batch_tokens": 64, "tpot_target": 0.020, "min_prefill_tokens": 1}
+    bench = Bench(SMALL.model_copy(update=timed))
+    bench.submit(prompt=1, output=100)
+    bench.timeline.call_at(0.100, lambda: bench.submit(prompt=40, output=1))  # before it does
+    bench.timeline.call_at(0.600, lambda: bench.submit(prompt=40, output=1))
+    bench.timeline.run(5.0)
+    beside = [r for r in bench.records if r.prefill_tokens and r.decode_tokens]
+    # 10 ms + one sequence leave 9 ms of 20: nine tokens.
+    assert [r.prefill_tokens for r in beside] == [40, 9, 9, 9, 9, 4]
+    assert [r.forward for r in beside[1:]] == pytest.approx([0.020] * 4 + [0.015])
+    assert beside[1].prefill_budget == 9
+
+
+def test_tpot_target_is_a_setting() -> None:
+    bench = Bench(SMALL.model_copy(update={"max_batch_tokens": 64, "min_prefill_tokens": 1}))
+    bench.port.apply(Settings(tpot_target=0.020))
+    bench.port.apply(Settings(max_num_seqs=4))  # takes nothing of that back
+    bench.submit(prompt=1, output=100)
+    bench.timeline.call_at(0.600, lambda: bench.submit(prompt=10, output=1))
+    bench.timeline.run(5.0)
+    beside = [r for r in bench.records if r.prefill_tokens and r.decode_tokens]
+    assert [r.prefill_tokens for r in beside] == [9, 1]
+
+
+def test_swapping_takes_its_time_and_keeps_what_was_computed() -> None:
+    swaps = {"kv_blocks": 10, "swap_blocks": 10, "preemption": "swap", "swap_seconds": 0.002}
+    bench = Bench(SMALL.model_copy(update=swaps))
+    heard = [bench.submit(prompt=4, output=30) for _ in range(2)]
+    bench.timeline.run(5.0)
+    assert [h.finish for h in heard] == [FinishReason.LENGTH] * 2
+    out = [r for r in bench.records if r.swapped_out_bytes]
+    back = [r for r in bench.records if r.swapped_in_bytes]
+    assert len(out) == len(back) == 1
+    assert out[0].forward == pytest.approx(0.011 + 0.001 * out[0].swapped_out_bytes)
+    assert out[0].swapped_tokens > 0
+    assert bench.engine.totals.recomputed_tokens == 0
+    assert bench.engine.totals.most_preempted == 1

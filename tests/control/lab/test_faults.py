@@ -9,6 +9,9 @@ def test_forms() -> None:
     assert parse_fault("stall@20+10") == Fault(kind=FaultKind.STALL, at=20, seconds=10)
     assert parse_fault("slow@1.5+2x3") == Fault(kind=FaultKind.SLOW, at=1.5, seconds=2, value=3)
     assert parse_fault("kv-loss@5+1x0.25").value == 0.25
+    assert parse_fault("redis-loss@5+9") == Fault(kind=FaultKind.REDIS_LOSS, at=5, seconds=9)
+    assert parse_fault("redis-restart@5") == Fault(kind=FaultKind.REDIS_RESTART, at=5)
+    assert parse_fault("redis-restart@5+2").seconds == 2
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from surgetank.control.lab.headline.experiment import Bar, Experiment, UnknownExperiment, judge
+from surgetank.control.lab.headline.experiment import (
+    Bar,
+    Experiment,
+    UnknownExperiment,
+    judge,
+    worst,
+)
 from surgetank.control.lab.headline.fairness import jain
+from surgetank.control.lab.headline.ground import SLO
 from surgetank.control.lab.headline.stall import recovery
+from surgetank.control.lab.headline.step_budget import _worst
 from surgetank.control.lab.headline.table import EXPERIMENTS, measure, run_all
 from surgetank.control.lab.judge import Judged
 
@@ -94,6 +102,20 @@ def test_what_could_not_be_measured_does_not_hold() -> None:
     result = judge(experiment, [{"low": 1.0}, {"low": math.nan}])
     assert not result.holds
     assert result.as_json()["measured"] == {"low": None}
+
+
+def test_what_could_not_be_measured_in_one_cell_does_not_hold_either() -> None:
+    bars = (Bar("low", 2.0), Bar("high", 0.5, floor=True))
+    values = worst(bars, [{"low": 1.1, "high": 0.9}, {"low": math.nan, "high": math.nan}])
+    assert math.isnan(values["low"])
+    assert math.isnan(values["high"])
+
+
+def test_calls_of_one_token_make_a_window_that_cannot_be_judged() -> None:
+    calls = every_tenth_of_a_second(45.0)
+    assert _worst(calls) == pytest.approx(0.05 / SLO.tpot)
+    silent = np.where(calls.between(10.0, 12.0), math.nan, calls.tpot)
+    assert math.isnan(_worst(replace(calls, tpot=silent)))
 
 
 def test_unknown_experiments_are_told_the_known_ones() -> None:

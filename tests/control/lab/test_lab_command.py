@@ -1,12 +1,16 @@
 """`surgetank lab` from the outside: JSON, reports that are the same every time, plain errors."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from surgetank.admission.leases.config import TenantQuota
 from surgetank.control.cli import main
+from surgetank.control.lab.behaviour import BEHAVIOURS
+from surgetank.control.lab.faults import FaultKind
 
 SHORT = ["--duration", "5", "--engine", "max_num_seqs=16", "--engine", "max_batch_tokens=256"]
 
@@ -50,6 +54,13 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     assert [group["name"] for group in told["runs"][1]["tenants"]] == ["a", "b"]
 
 
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_help_names_every_kind_of_client_and_of_fault(command: str) -> None:
+    told = re.sub(r"\s+", "", lab(command, "--help").stdout)
+    for word in (*BEHAVIOURS, *FaultKind, *TenantQuota.model_fields):
+        assert word in told
+
+
 def test_replays_a_trace(tmp_path: Path) -> None:
     trace = tmp_path / "t.replay.jsonl"
     trace.write_text("\n".join(f'{{"t": {n / 10}, "in": 50, "out": 5}}' for n in range(50)))
@@ -69,6 +80,12 @@ def test_fit_of_a_file_that_is_none(tmp_path: Path) -> None:
         (["run", "--policy", "best"], "no policy 'best'; there are: ours"),
         (["run", "--client", "rude"], "no client 'rude'; there are: patient"),
         (["run", "--fault", "stall@3"], "not of the form KIND@AT+SECONDS"),
+        (["run", "--fault", "redis-loss@3"], "not of the form KIND@AT+SECONDS"),
+        (["run", "--fault", "slow@1+1x0.5"], "slow@1+1x0.5': value of slow is 0.5; allowed: 1 to"),
+        (["run", "--quota", "tenant=a,rpm=3"], "quota rpm is '3': Extra inputs"),
+        (["run", "--quota", "concurrency=0"], "quota concurrency is '0': Input should be greater"),
+        (["run", "--leases", "hold=99"], "leases hold is '99': Input should be less"),
+        (["run", "--leases", "url=redis://x"], "leases url: the lab has a Redis of its own"),
         (["run", "--engine", "max_num_seqs=0"], "engine max_num_seqs is '0'"),
         (["run", "--gate", "queue=5"], "gate queue is '5': Extra inputs"),
         (["run", "--slo", "ttft"], "slo 'ttft' is not of the form key=value"),

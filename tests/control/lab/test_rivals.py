@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
+from surgetank.admission.policies.envoy import Envoy
+from surgetank.admission.policies.gradient2 import Gradient2
+from surgetank.admission.policies.in_flight import InFlight
+from surgetank.admission.policies.kv_threshold import KvThreshold
+from surgetank.admission.policies.queue_cap import QueueCap
+from surgetank.admission.policies.rule import Seen
 from surgetank.control.lab.behaviour import BEHAVIOURS
 from surgetank.control.lab.faults import parse_fault
 from surgetank.control.lab.inputs import Item, Mix, synthetic
 from surgetank.control.lab.judge import judge, tries
 from surgetank.control.lab.rivals.admitperf import AdmitPerf, RivalMissing
-from surgetank.control.lab.rivals.door import Seen
-from surgetank.control.lab.rivals.envoy import Envoy
-from surgetank.control.lab.rivals.gradient2 import Gradient2
-from surgetank.control.lab.rivals.in_flight import InFlight
-from surgetank.control.lab.rivals.kv_threshold import KvThreshold
-from surgetank.control.lab.rivals.queue_cap import QueueCap
 from surgetank.control.lab.rivals.table import POLICIES, UnknownPolicy
 from surgetank.control.lab.steptime import EngineSpec
 from surgetank.control.lab.world import Scenario, play
@@ -30,8 +30,8 @@ def calls(load: float, seconds: float = 10.0) -> list[Item]:
 
 
 def test_static_limits() -> None:
-    assert InFlight(2).admits(0.0, 1, Seen(in_flight=1))
-    assert not InFlight(2).admits(0.0, 1, Seen(in_flight=2))
+    assert InFlight(lambda: 2).admits(0.0, 1, Seen(in_flight=1))
+    assert not InFlight(lambda: 2).admits(0.0, 1, Seen(in_flight=2))
     assert not QueueCap(requests=3).admits(0.0, 1, Seen(waiting=3))
     assert QueueCap(tokens=100).admits(0.0, 40, Seen(waiting=9, waiting_tokens=60))
     assert not QueueCap(tokens=100).admits(0.0, 41, Seen(waiting_tokens=60))

@@ -36,6 +36,16 @@ def test_waste_cuts_to_half_at_the_least_and_calm_gives_back(look: Look) -> None
     assert run(look, state, 300, 60, waste=0.0)[1] == CONFIG.kv_reserve
 
 
+def test_one_bad_second_cuts_once(look: Look) -> None:
+    state, shares = Budget(), []
+    for second in range(20):
+        flow = Flow(computed=1000 * second, preempted=900 if second >= 5 else 0)
+        state, wanted = step(state, CONFIG, look(float(second), flow=flow))
+        shares.append(wanted[Limit.KV_RESERVE] / CONFIG.kv_reserve)
+    assert shares[4:7] == pytest.approx([1.0, 0.9, 0.91])
+    assert shares[-1] == pytest.approx(1.0)
+
+
 def test_an_idle_engine_wastes_nothing(look: Look) -> None:
     state = Budget()
     for second in range(20):

@@ -20,6 +20,7 @@ from surgetank.engine.api import (
 from surgetank.engine.backends.embedded import EmbeddedBackend
 from surgetank.engine.wire import FrameReader, decode_commands, encode
 from surgetank.telemetry.clock import SystemClock
+from surgetank.telemetry.vocabulary import Move
 
 
 class FakeEngine:
@@ -124,6 +125,9 @@ class LogSink:
 
     def on_started(self, started: Started) -> None:
         self._log.note(f"{self._name} started")
+
+    def on_moved(self, what: Move) -> None:
+        self._log.note(f"{self._name} {what}")
 
     def on_tokens(self, tokens: Tokens) -> None:
         end = f" {tokens.finish}" if tokens.finish else ""

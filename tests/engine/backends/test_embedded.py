@@ -12,7 +12,7 @@ from tests.fakes import step_record, tiny_card
 
 from surgetank.engine.api import BackendDown, Settings, Started, StepOutput, Tokens
 from surgetank.engine.backends.embedded import EmbeddedBackend
-from surgetank.telemetry.vocabulary import FinishReason
+from surgetank.telemetry.vocabulary import FinishReason, Move
 
 
 @pytest.fixture
@@ -72,9 +72,10 @@ async def test_a_step_reaches_the_sinks_in_order_and_then_the_watcher(
         Tokens(3, 1, [8], None, stop),
         Tokens(3, 1, [9]),  # after its end
     ]
-    engine.send(StepOutput(tokens, [Started(1, 0)], None))
+    moved = [(1, Move.PREEMPTED), (2, Move.RESUMED)]
+    engine.send(StepOutput(tokens, [Started(1, 0)], None, moved))
     await log.wait_for("step")
-    assert log.heard[1:] == ["a started", "a.0 [5]", "c.1 [8] stop", "step"]
+    assert log.heard[1:] == ["a started", "a preempted", "a.0 [5]", "c.1 [8] stop", "step"]
 
 
 async def test_a_lost_engine_is_told_once_and_taken_back_with_its_settings(

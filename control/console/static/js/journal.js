@@ -12,7 +12,10 @@ const entries = pool(at("journal-rows"), ROWS, () => {
   return { root: make("li", {}, make("div", { class: "head" }, when, what, change, cause), why), when, what, change, cause, why };
 });
 
-const shown = (value) => (typeof value === "boolean" ? (value ? "on" : "off") : amount(value));
+const shown = (value) => {
+  if (typeof value === "boolean") return value ? "on" : "off";
+  return typeof value === "string" ? value : amount(value);
+};
 
 export function showJournal({ journal }) {
   entries.forEach((row, index) => {

@@ -26,7 +26,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 def responder(request: pb.ModelInferRequest) -> Responder:
-    return Responder(read_query(request, decoupled=True), CODEC, prompt_tokens=5)
+    return Responder(read_query(request, decoupled=True), CODEC.token, prompt_tokens=5)
 
 
 def delta(text: str, *ids: int, index: int = 0, finish: FinishReason | None = None) -> Delta:

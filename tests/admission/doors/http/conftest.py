@@ -12,6 +12,7 @@ from tests.fakes_http import Door, OpenDoor
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.routes import Health, RenderMetrics
 from surgetank.admission.doors.http.server import HttpServer
+from surgetank.admission.doors.http.text_routes import TextRoutes
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.vocabulary import Reason
 
@@ -28,14 +29,16 @@ async def open_door() -> AsyncIterator[OpenDoor]:
 
     async def start(
         desk: FakeDesk | None = None,
-        metrics: RenderMetrics = lambda accept: (b"up 1\n", "text/plain"),
+        metrics: RenderMetrics = lambda accept: lambda: (b"up 1\n", "text/plain"),
         **config: object,
     ) -> Door:
         clock, health, unread = ManualClock(), [Health(True, True)], list[Reason]()
         desk = desk or FakeDesk()
+        settings = HttpConfig.model_validate({"port": 0, **config})
         server = HttpServer(
-            HttpConfig.model_validate({"port": 0, **config}),
+            settings,
             desk,
+            TextRoutes(settings, desk, clock),
             health=lambda: health[-1],
             metrics=metrics,
             clock=clock,

@@ -9,7 +9,7 @@ from tests.fakes import FakeDesk
 from surgetank.admission.doors.http.chat import CHAT
 from surgetank.admission.doors.http.completions import COMPLETIONS
 from surgetank.admission.doors.http.config import HttpConfig
-from surgetank.admission.doors.http.order import Order
+from surgetank.admission.doors.http.text_order import TextOrder
 from surgetank.admission.outcome import Refusal, Refused
 from surgetank.telemetry.vocabulary import Reason
 
@@ -18,11 +18,11 @@ SERVED = FakeDesk().served
 USER = {"role": "user", "content": "hi"}
 
 
-def chat(**fields: Any) -> Order:
+def chat(**fields: Any) -> TextOrder:
     return CHAT.read(json.dumps({"model": "m", "messages": [USER], **fields}).encode(), CONFIG)
 
 
-def completion(**fields: Any) -> Order:
+def completion(**fields: Any) -> TextOrder:
     return COMPLETIONS.read(json.dumps({"model": "m", "prompt": "x", **fields}).encode(), CONFIG)
 
 
@@ -153,6 +153,25 @@ def test_a_wrong_field_is_named_with_its_value_and_what_is_allowed(
     assert message.startswith(found.param)
 
 
+LONG = "y" * 100_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {LONG: 1},
+        {"messages": [{"role": LONG, "content": ""}]},
+        {"messages": [{"role": "user", "content": [{"type": LONG}]}]},
+        {"stream": True, "stream_options": {LONG: 1}},
+        {"metadata": {LONG: 1}, "temperature": LONG},
+    ],
+)
+def test_a_clients_text_is_cut_where_it_is_told(fields: dict[str, Any]) -> None:
+    found = refusal(json.dumps({"model": "m", "messages": [USER], **fields}).encode())
+    assert len(found.message) < 200
+    assert len(found.param or "") < 100
+
+
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
@@ -195,7 +214,7 @@ def test_what_only_the_model_can_tell_is_refused_then(fields: dict[str, Any], me
     ],
     ids=["prompt", "message", "messages"],
 )
-def test_what_cannot_fit_however_it_is_cut_is_not_tokenised(order: Order, fewest: int) -> None:
+def test_what_cannot_fit_however_it_is_cut_is_not_tokenised(order: TextOrder, fewest: int) -> None:
     with pytest.raises(Refused) as caught:
         order.ask(SERVED)
     found = caught.value.refusal

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import FakeCall, FakeDesk, tiny_card
 from tests.fakes_http import Door, OpenDoor, RawClient
 
-from surgetank.admission.api import Ask, Listener, Served
+from surgetank.admission.api import Ask, Listener, TextModel
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard
 from surgetank.engine.text.codec import TextCodec
@@ -98,7 +98,7 @@ async def test_client_gone_while_its_prompt_is_tokenised(
 ) -> None:
     card = tiny_card()
     codec = SlowCodec(card)
-    door = await open_door(FakeDesk(Served(card.name, card, codec)), inline_body_bytes=0)
+    door = await open_door(FakeDesk(TextModel(card.name, card, codec)), inline_body_bytes=0)
     client = await door.connect()
     client.send(post({"prompt": "x"}))
     await door.until(codec.begun.is_set)
@@ -217,7 +217,7 @@ async def test_a_reader_that_catches_up_is_served_to_the_end(open_door: OpenDoor
 async def test_a_whole_answer_may_take_its_time_while_it_is_being_read(open_door: OpenDoor) -> None:
     page = b"x" * (24 << 20)
     door = await open_door(
-        metrics=lambda accept: (page, "text/plain"),
+        metrics=lambda accept: lambda: (page, "text/plain"),
         write_buffer_bytes=1024,
         max_write_buffer_bytes=64 * 1024,
         slow_reader_timeout=10,
@@ -266,7 +266,7 @@ async def test_last_bytes_that_are_never_taken_do_not_hold_the_connection(
 class BrokenDesk(FakeDesk):
     """A desk whose submit() has a bug."""
 
-    def submit(self, ticket: Ticket, served: Served, ask: Ask, listener: Listener) -> FakeCall:
+    def submit(self, ticket: Ticket, served: TextModel, ask: Ask, listener: Listener) -> FakeCall:
         raise KeyError("a bug")
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.fakes_http import OpenDoor
 
-from surgetank.admission.doors.http.routes import Health
+from surgetank.admission.doors.http.routes import Health, RenderPage
 
 
 def request(path: str, method: str = "GET", headers: str = "") -> bytes:
@@ -32,12 +32,17 @@ async def test_live_and_ready_are_told_apart(
         assert json.loads(body)["detail"] == health.detail
 
 
-async def test_metrics_are_rendered_off_the_event_loop(open_door: OpenDoor) -> None:
+async def test_metrics_are_read_on_the_event_loop_and_rendered_off_it(open_door: OpenDoor) -> None:
     threads: list[int] = []
 
-    def render(accept: str) -> tuple[bytes, str]:
+    def render(accept: str) -> RenderPage:
         threads.append(threading.get_ident())
-        return f"# {accept}\n".encode(), "text/plain; x=y"
+
+        def page() -> tuple[bytes, str]:
+            threads.append(threading.get_ident())
+            return f"# {accept}\n".encode(), "text/plain; x=y"
+
+        return page
 
     door = await open_door(metrics=render)
     status, headers, body = await door.exchange(request("/metrics", headers="Accept: text/x\r\n"))
@@ -46,14 +51,22 @@ async def test_metrics_are_rendered_off_the_event_loop(open_door: OpenDoor) -> N
         "text/plain; x=y",
         b"# text/x\n",
     )
-    assert threads != [threading.get_ident()]
+    read, rendered = threads
+    assert read == threading.get_ident()
+    assert rendered != read
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 async def test_metrics_that_fail_are_a_500(
-    open_door: OpenDoor, caplog: pytest.LogCaptureFixture
+    open_door: OpenDoor, caplog: pytest.LogCaptureFixture, at_once: bool
 ) -> None:
-    def render(accept: str) -> tuple[bytes, str]:
+    def page() -> tuple[bytes, str]:
         raise KeyError("broken family")
+
+    def render(accept: str) -> RenderPage:
+        if at_once:
+            page()
+        return page
 
     door = await open_door(metrics=render)
     assert (await door.exchange(request("/metrics")))[0] == 500

@@ -1,0 +1,105 @@
+"""What the gate must know of a body that is the engine's to understand, and how it is changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from surgetank.admission.outcome import invalid
+from surgetank.telemetry.vocabulary import Reason
+
+_TEXTS = ("messages", "prompt", "input", "system", "instructions", "tools", "text")
+_MOST_CHOICES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One path: the names of its field for the output's length, the preferred one first."""
+
+    limits: tuple[str, ...]  # none: it produces no tokens
+
+
+KINDS: Mapping[str, Kind] = {
+    "/v1/chat/completions": Kind(("max_completion_tokens", "max_tokens")),
+    "/v1/completions": Kind(("max_tokens",)),
+    "/v1/responses": Kind(("max_output_tokens",)),
+    "/v1/messages": Kind(("max_tokens",)),
+    "/v1/embeddings": Kind(()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The fields that matter. Anything else is left to the engine, and so is every mistake."""
+
+    model: str  # "": the client names none
+    stream: bool
+    n: int
+    max_tokens: int | None  # None: the client sets no end
+    exact: bool
+    characters: int  # of text in the prompt
+    token_ids: int  # given as such
+
+
+def read_body(body: bytes, kind: Kind) -> Reading:
+    """Refused when it is no JSON object, or names no model by its name."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise invalid(Reason.BAD_REQUEST, f"the body is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise invalid(Reason.BAD_REQUEST, "the body is no JSON object")
+    model = fields.get("model", "")
+    if not isinstance(model, str):
+        raise invalid(Reason.BAD_REQUEST, "model is no string; allowed: a model's name", "model")
+    characters, token_ids = _size([fields[name] for name in _TEXTS if name in fields])
+    limits = (_count(fields.get(name)) for name in kind.limits)
+    return Reading(
+        model=model,
+        stream=fields.get("stream") is True,
+        n=min(_MOST_CHOICES, max(_count(fields.get(name)) or 1 for name in ("n", "best_of"))),
+        max_tokens=next((limit for limit in limits if limit is not None), None),
+        exact=fields.get("ignore_eos") is True,
+        characters=characters,
+        token_ids=token_ids,
+    )
+
+
+def renamed(body: bytes, model: str) -> bytes:
+    """The same request to the model of that name."""
+    return orjson.dumps({**orjson.loads(body), "model": model})
+
+
+def shortened(body: bytes, kind: Kind, most: int) -> bytes:
+    """The same request for at most so many output tokens."""
+    fields = orjson.loads(body)
+    given = [name for name in kind.limits if fields.get(name) is not None]
+    for name in given or kind.limits[:1]:
+        fields[name] = most
+    return orjson.dumps(fields)
+
+
+def _count(value: object) -> int | None:
+    """A positive number, or None: what is wrong with it is the engine's to say."""
+    return value if type(value) is int and value > 0 else None
+
+
+def _size(value: Any) -> tuple[int, int]:
+    """Characters of text and token ids anywhere in it; images and their like count nothing."""
+    characters = token_ids = 0
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, str):
+            characters += len(each)
+        elif isinstance(each, dict):
+            pending += [part for name, part in each.items() if name not in _NO_TEXT]
+        elif isinstance(each, list):
+            pending += each
+        elif isinstance(each, int):
+            token_ids += 1
+    return characters, token_ids
+
+
+_NO_TEXT = frozenset({"image_url", "input_audio", "file", "source", "role", "type"})

@@ -1,0 +1,1 @@
+"""Admission policies: who may come in now, one a file, all in one table."""

@@ -1,0 +1,285 @@
+"""One admitted request that an engine answers over HTTP: its bytes go by, and are counted."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from surgetank.admission import refusals
+from surgetank.admission.api import Desk, End
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.permit import Permit
+from surgetank.admission.prompt_size import PromptSizes
+from surgetank.admission.ticket import Ticket
+from surgetank.admission.work import Owner
+from surgetank.engine.api import Engine, ModelCard
+from surgetank.engine.backends.remote.api import PUSHBACK, AnswerHead, Forward, Remote, Usage
+from surgetank.engine.backends.remote.found import Vitals
+from surgetank.telemetry.vocabulary import Outcome, Reason
+
+log = logging.getLogger(__name__)
+
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RelayAsk:
+    """A request whose body is the engine's to understand; we know its sizes."""
+
+    forward: Forward
+    max_tokens: int
+    n: int
+    exact: bool
+    characters: int  # of text in the prompt
+    rewrite: Callable[[bytes, int], bytes]  # (body, most): the body with fewer max_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.forward.prompt_tokens
+
+    @property
+    def identity(self) -> bytes:
+        return self.forward.path.encode() + b"\0" + self.forward.body
+
+    def cut(self, most: int) -> "RelayAsk":
+        body = self.rewrite(self.forward.body, most)
+        return replace(self, forward=replace(self.forward, body=body), max_tokens=most)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayModel:
+    """A model that another maker's engine serves."""
+
+    name: str
+    card: ModelCard
+    names: tuple[str, ...]  # all that the engine answers to
+
+
+class RelayListener(Protocol):
+    """How a door hears of its answer: on the event loop, in order; it must not block or raise."""
+
+    def on_head(self, head: AnswerHead) -> None:
+        """The engine answers; never called for an answer that became a refusal."""
+
+    def on_data(self, data: bytes, between: bool) -> None:
+        """Bytes of the body, framed as the head says; `between`: they end between two chunks."""
+
+    def on_end(self, end: End, complete: bool) -> None:
+        """Exactly once, after the last byte; `complete`: the engine's whole answer was told, be it
+        a refusal. Never called when submit() raised."""
+
+
+class Relay:
+    """Implements work.Work, and the engine's AnswerSink."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        remote: Remote,
+        sizes: PromptSizes,
+        ticket: Ticket,
+        ask: RelayAsk,
+        listener: RelayListener,
+    ) -> None:
+        self.request_id: int | None = None  # set while the engine knows of it
+        self.permit: Permit | None = None
+        self.finished = False
+        self._owner = owner
+        self._remote = remote
+        self._sizes = sizes
+        self._ticket = ticket
+        self._ask = ask
+        self._listener = listener
+        self._complete = False
+        self._verdict: Refusal | None = None  # what the engine's status makes of it
+
+    @property
+    def ticket(self) -> Ticket:
+        """The request's identity and life so far."""
+        return self._ticket
+
+    def cancel(
+        self, outcome: Outcome = Outcome.CANCELLED, reason: Reason = Reason.CLIENT_GONE
+    ) -> None:
+        """End it now, wherever it is; nothing happens when it has ended."""
+        self._owner.end(self, refusals.cancelled(outcome, reason))
+
+    def start(self, request_id: int, time_left: float | None) -> None:
+        """Send it to the engine; raises BackendDown. A plain answer does not tell when its prompt
+        was read: it counts as read at once, since else it would hold back all that follow."""
+        self.request_id = request_id
+        forward, trace = self._ask.forward, self._ticket.trace
+        if trace is not None:
+            forward = replace(forward, headers=trace.passed_on(forward.headers))
+        self._remote.forward(request_id, forward, self)
+        if not self._ticket.stream:
+            self._owner.heard(self)
+
+    def stop(self) -> None:
+        """The engine need not go on with it."""
+        if self.request_id is not None:
+            self._remote.cancel(self.request_id)
+
+    def hold(self, held: bool) -> None:
+        """The client does not keep up with reading; or it does again."""
+        if self.request_id is not None:
+            self._remote.hold(self.request_id, held)
+
+    def record_latencies(self) -> None:
+        """TTFT and TPOT of a stream; of a plain answer neither can be known."""
+        ticket, tpot, ttft = self._ticket, None, None
+        if ticket.first_token_at is not None and ticket.last_token_at is not None:
+            ttft = ticket.first_token_at - ticket.arrived
+            tokens = ticket.output_tokens / ticket.n
+            if tokens > 1:
+                tpot = (ticket.last_token_at - ticket.first_token_at) / (tokens - 1)
+        ticket.tpot = tpot
+        self._owner.recorder.completed(model=ticket.model, tpot=tpot, ttft=ttft)
+
+    def tell_end(self, refusal: Refusal | None) -> None:
+        """Let the door know; called once, by the desk."""
+        ticket = self._ticket
+        end = End(
+            outcome=ticket.outcome or Outcome.INTERNAL,
+            refusal=refusal,
+            prompt_tokens=ticket.prompt_tokens,
+            output_tokens=ticket.output_tokens,
+            cached_tokens=ticket.cached_tokens,
+        )
+        try:
+            self._listener.on_end(end, self._complete)
+        except Exception:
+            self._broke()
+
+    # The engine's side (AnswerSink).
+
+    def on_head(self, head: AnswerHead) -> None:
+        """An engine that is full pushes back: its client then gets our hint, not its silence."""
+        if head.status in PUSHBACK:
+            self._owner.end(self, refusals.pushback(head.status))
+            return
+        if head.status != _OK:
+            self._verdict = refusals.by_backend(head.status)
+        try:
+            self._listener.on_head(head)
+        except Exception:
+            self._broke()
+
+    def on_data(self, data: bytes, events: int, between: bool) -> None:
+        """Bytes for the client; a stream's events are counted as tokens until its usage tells."""
+        if events and self._verdict is None:
+            self._count(events)
+        try:
+            self._listener.on_data(data, between)
+        except Exception:
+            self._broke()
+
+    def on_done(self, usage: Usage) -> None:
+        """The answer is complete."""
+        self.finished, self._complete, self.request_id = True, True, None
+        if self._verdict is None:
+            self._settle(usage)
+        self._owner.end(self, self._verdict)
+
+    def on_lost(self, detail: str) -> None:
+        """The connection broke."""
+        self.finished, self.request_id = True, None
+        self._owner.end(self, refusals.backend_down(detail))
+
+    def _count(self, events: int) -> None:
+        now, ticket, recorder = self._owner.now(), self._ticket, self._owner.recorder
+        if ticket.first_token_at is None:
+            ticket.first_token_at = now
+            ticket.events.append((now, "first_token"))
+            recorder.first_token(
+                model=ticket.model, priority=ticket.priority, ttft=now - ticket.arrived
+            )
+            self._owner.heard(self)
+            self._owner.look_again()
+        gap = None if ticket.last_token_at is None else now - ticket.last_token_at
+        if gap is not None and gap > ticket.longest_gap:
+            ticket.longest_gap = gap
+        recorder.output_tokens(model=ticket.model, count=events, gap=gap)
+        ticket.last_token_at = now
+        ticket.output_tokens += events
+        each = ticket.output_tokens // ticket.n
+        if each > ticket.estimate.reserve:
+            self._owner.outgrew(self, each, events)
+
+    def _settle(self, usage: Usage) -> None:
+        """What the answer says of itself is exact: it replaces what was counted and estimated."""
+        ticket, recorder = self._ticket, self._owner.recorder
+        if usage.output_tokens is not None:
+            missed = usage.output_tokens - ticket.output_tokens
+            if missed > 0:
+                recorder.output_tokens(model=ticket.model, count=missed, gap=None)
+            ticket.output_tokens = usage.output_tokens
+        prompt = ticket.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens
+        self._sizes.observe(self._ask.characters, prompt)
+        ticket.cached_tokens = min(prompt, usage.cached_tokens or 0)
+        recorder.input_tokens(
+            model=ticket.model,
+            computed=prompt - ticket.cached_tokens,
+            cached=ticket.cached_tokens,
+        )
+
+    def _broke(self) -> None:
+        """A fault of the door ends this request alone, whatever it was about to hear."""
+        log.exception("a request's door failed", extra=self._ticket.log_fields)
+        self._owner.end(self, refusals.fault())
+
+
+def prioritised(body: bytes, priority: int) -> bytes:
+    """The same JSON object, with the priority as its last field: of two, readers take the last."""
+    fields = body.rstrip()[:-1].rstrip()
+    comma = b"" if fields.endswith(b"{") else b","
+    return b'%b%b"priority":%d}' % (fields, comma, priority)
+
+
+class RelayAdapter:
+    """Implements work.Adapter for a Remote."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        names: Callable[[], tuple[str, ...]],
+        *,
+        pass_priority: bool = False,
+    ) -> None:
+        """`names`: every model that the engine answers to, now. `pass_priority`: it is told each
+        request's class."""
+        self.sizes = PromptSizes()
+        self._pass_priority = pass_priority
+        self._remote = remote
+        self._names = names
+
+    @property
+    def engine(self) -> Engine:
+        """What can be seen of it."""
+        return self._remote
+
+    @property
+    def vitals(self) -> Vitals:
+        """What it tells of itself, now."""
+        return self._remote.vitals
+
+    def serve(self, card: ModelCard, known: RelayModel | None) -> RelayModel:
+        """Nothing needs to be read."""
+        return RelayModel(card.name, card, self._names())
+
+    def open(
+        self,
+        owner: Owner,
+        ticket: Ticket,
+        served: RelayModel,
+        ask: RelayAsk,
+        listener: RelayListener,
+    ) -> Relay:
+        """The work that it makes."""
+        if self._pass_priority:
+            body = prioritised(ask.forward.body, ticket.priority)
+            ask = replace(ask, forward=replace(ask.forward, body=body))
+        return Relay(owner, self._remote, self.sizes, ticket, ask, listener)
+
+
+RelayDesk = Desk[RelayModel, RelayAsk, RelayListener]

@@ -1,0 +1,46 @@
+"""The kind of engine that takes token ids: which model it serves, and the calls made to it."""
+
+from collections.abc import Callable
+
+from surgetank.admission.api import Ask, Listener, TextModel
+from surgetank.admission.call import Call
+from surgetank.admission.desk import FrontDesk
+from surgetank.admission.ticket import Ticket
+from surgetank.admission.work import Owner
+from surgetank.engine.api import Backend, Engine, ModelCard
+from surgetank.engine.backends.remote.found import Vitals
+from surgetank.engine.text.codec import TextCodec
+
+TextFrontDesk = FrontDesk[TextModel, Ask, Listener]
+
+
+class TextAdapter:
+    """Implements work.Adapter for a Backend."""
+
+    def __init__(
+        self, backend: Backend, make_codec: Callable[[ModelCard], TextCodec] = TextCodec
+    ) -> None:
+        self._backend = backend
+        self._make_codec = make_codec
+
+    @property
+    def engine(self) -> Engine:
+        """What can be seen of it."""
+        return self._backend
+
+    @property
+    def vitals(self) -> Vitals:
+        """All that it tells is in its steps."""
+        return Vitals()
+
+    def serve(self, card: ModelCard, known: TextModel | None) -> TextModel:
+        """A known tokenizer is not read again. Raises ValueError for one that cannot be read."""
+        if known is None or known.card.tokenizer != card.tokenizer or known.name != card.name:
+            return TextModel(card.name, card, self._make_codec(card))
+        return TextModel(card.name, card, known.codec)
+
+    def open(
+        self, owner: Owner, ticket: Ticket, served: TextModel, ask: Ask, listener: Listener
+    ) -> Call:
+        """Raises ValueError for stop strings that cannot be."""
+        return Call(owner, self._backend, ticket, ask, served.codec, listener)

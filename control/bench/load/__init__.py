@@ -1,0 +1,1 @@
+"""What every bench with clients of its own shares: their attempts, their words, their lateness."""

@@ -1,0 +1,1 @@
+"""What the way through the sidecar costs, beside other proxies."""

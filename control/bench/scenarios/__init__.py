@@ -1,0 +1,1 @@
+"""The lab's experiments once more, on the real product with real clients, and both side by side."""

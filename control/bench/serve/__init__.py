@@ -1,0 +1,1 @@
+"""`surgetank bench serve`: load against any OpenAI server, and what its callers saw."""

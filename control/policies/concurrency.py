@@ -1,0 +1,96 @@
+"""How many sequences another maker's engine really runs, learned from its own queue and refusals.
+
+Its batch size is often a guess of ours, and what is above it waits in a queue of its own, where no
+class, deadline or retry budget counts; or it is turned away (429, 503, 529). Both say the same: our
+in-flight limit L is above what it runs. So
+
+    standing queue   somebody waited in it at each of the last LOOKS looks     L <- r
+    pushback         it turned requests away since the last pass               L <- in flight
+
+with r the most that it ran at these looks, be it ours or not: we have no more in it than it runs,
+and others who use it too are not our doing. An engine that tells its queue w but not r: L <- in
+flight - w. Once nothing of the kind happened for QUIET seconds, and only while L is met and
+somebody waits for it, L grows by a twentieth (one at least) every QUIET seconds: a limit that fits
+is tested at little cost. L is never below 1 nor above what is configured, and a lost engine's is
+forgotten.
+
+Additive increase and decrease to the measured value, not by a factor: the measured value is known
+here, unlike a network's capacity (compare TCP's AIMD).
+"""
+
+from dataclasses import dataclass
+
+from surgetank.admission.gate import GateConfig
+from surgetank.admission.limits import Limit
+from surgetank.admission.snapshot import DeskSnapshot
+from surgetank.control.policies.policy import Policy, Wanted
+from surgetank.engine.backends.remote.found import Signals
+
+LOOKS = 3
+QUIET = 10.0  # seconds
+GROWTH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """`limit` None: nothing was learned. Looks are oldest first, each once."""
+
+    limit: float | None = None
+    quiet_since: float = 0.0
+    pushbacks: int = 0
+    looks: tuple[Signals, ...] = ()
+
+
+def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Learned, Wanted]:
+    """One pass of the control loop."""
+    vitals = snapshot.vitals
+    if not vitals.foreign:
+        return state, {}
+    most = min(float(config.in_flight_seqs), snapshot.view(Limit.IN_FLIGHT_SEQS).maximum)
+    if vitals.found is None:
+        forgotten = Learned(pushbacks=vitals.pushbacks)
+        return forgotten, {Limit.IN_FLIGHT_SEQS: float(config.in_flight_seqs)}
+    looks = _looked(state.looks, vitals.signals)
+    runs = _what_runs(state, looks, snapshot)
+    if runs is not None and runs < (state.limit or most):
+        limit: float | None = max(1.0, runs)
+        state = Learned(limit, snapshot.at, vitals.pushbacks)
+    elif runs is not None:  # it is full at the limit that we have
+        state = Learned(state.limit, snapshot.at, vitals.pushbacks)
+    else:
+        state = _grown(Learned(state.limit, state.quiet_since, vitals.pushbacks, looks), snapshot)
+    if state.limit is not None and state.limit >= most:
+        state = Learned(None, state.quiet_since, state.pushbacks, state.looks)
+    wanted = float(config.in_flight_seqs) if state.limit is None else state.limit
+    return state, {Limit.IN_FLIGHT_SEQS: wanted}
+
+
+def _looked(looks: tuple[Signals, ...], signals: Signals) -> tuple[Signals, ...]:
+    if signals.waiting is None or (looks and looks[-1].at == signals.at):
+        return looks
+    return (*looks, signals)[-LOOKS:]
+
+
+def _what_runs(state: Learned, looks: tuple[Signals, ...], snapshot: DeskSnapshot) -> float | None:
+    """What it runs, when that is less than we have in it; None while it does not say so."""
+    ours = float(snapshot.dispatched_seqs)
+    if snapshot.vitals.pushbacks > state.pushbacks:
+        return ours
+    standing = min((look.waiting or 0.0 for look in looks), default=0.0)
+    if standing <= 0 or len(looks) < LOOKS:
+        return None
+    told = [look.running for look in looks if look.running is not None]
+    runs = max(told) if told else ours - standing
+    return runs if runs < ours else None
+
+
+def _grown(state: Learned, snapshot: DeskSnapshot) -> Learned:
+    limit = state.limit
+    met = limit is not None and snapshot.dispatched_seqs >= limit and snapshot.queue_requests > 0
+    if limit is None or not met or snapshot.at - state.quiet_since < QUIET:
+        return state
+    more = limit + max(1, int(GROWTH * limit))
+    return Learned(more, snapshot.at, state.pushbacks, state.looks)
+
+
+concurrency = Policy(Learned(), step, "as many in flight as another maker's engine shows to run")

@@ -1,0 +1,138 @@
+"""Finds out what stands at an address, and looks at it again and again."""
+
+import math
+
+import httpx
+
+from surgetank.engine.api import ModelCard
+from surgetank.engine.backends.remote.answers import Answers, ask, ask_all
+from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.exposition import Sample, read_samples
+from surgetank.engine.backends.remote.found import Found, NotFound, Signals, Source
+from surgetank.engine.backends.remote.kinds import KINDS, Kind, Sizes
+from surgetank.telemetry.clock import Clock
+
+_BLOCK = 16  # tokens, where a pool's blocks are not known
+_BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+class Discovery:
+    """One address. Belongs to one event loop."""
+
+    def __init__(self, config: BackendConfig, clock: Clock) -> None:
+        if config.url is None:
+            raise ValueError("backend.url is not set")
+        key = config.api_key.get_secret_value()
+        self._config = config
+        self._clock = clock
+        self._client = httpx.AsyncClient(
+            base_url=config.url,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            trust_env=False,
+        )
+
+    async def find(self) -> Found:
+        """What is there. Raises NotFound."""
+        try:
+            answers = await ask_all(self._client)
+        except httpx.TransportError as error:
+            raise NotFound(f"{self._config.url}: {error or 'no answer'}") from None
+        return identify(answers, self._config)
+
+    async def look(self, found: Found) -> Signals:
+        """Its metrics, as far as it has any. Raises NotFound when it does not answer."""
+        path = found.metrics or "/v1/models"
+        try:
+            page = await ask(self._client, path)
+        except httpx.TransportError as error:
+            raise NotFound(f"{self._config.url}: {error or 'no answer'}") from None
+        if page is None:
+            raise NotFound(f"{self._config.url}{path} is not answered with 200")
+        if not found.metrics:
+            return Signals()
+        return read_signals(_BY_NAME[found.kind], page, self._clock.monotonic())
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
+
+
+def identify(answers: Answers, config: BackendConfig) -> Found:
+    """The kind, and a card of its sizes. Raises NotFound when nothing marks an engine."""
+    kind = next((kind for kind in KINDS if kind.marked(answers)), None)
+    if kind is None or not answers.models:
+        raise NotFound(f"{config.url}: it lists no models; is it an OpenAI server, and is it up?")
+    names = tuple(str(model["id"]) for model in answers.models)
+    sizes = kind.sizes(answers)
+    seqs = config.max_num_seqs or sizes.max_num_seqs or kind.usual_seqs
+    card = ModelCard(
+        name=names[0],
+        context_length=config.context_length or sizes.context_length,
+        vocab_size=0,
+        eos_token_ids=(),
+        tokenizer="",
+        chat_template="",
+        bos_token="",
+        eos_token="",
+        add_bos=False,
+        architecture="",
+        parameters=0,
+        dtype="",
+        device="",
+        kv_block_size=sizes.kv_block_size or _BLOCK,
+        kv_blocks=sizes.kv_blocks,
+        kv_bytes_per_token=0,
+        max_num_seqs=seqs,
+        max_batch_tokens=sizes.max_batch_tokens or 2048,
+        engine_version=f"{kind.name} {sizes.version}".strip(),
+        pid=0,
+    )
+    page = answers.pages.get(kind.metrics, "")
+    told = read_signals(kind, page, 0.0)
+    signals = tuple(name for name in kind.series if getattr(told, name) is not None)
+    mute = (kind.mute,) if kind.mute and not signals else ()
+    return Found(
+        kind=kind.name,
+        version=sizes.version,
+        card=card,
+        models=names,
+        signals=signals,
+        notes=(*kind.notes, *mute),
+        metrics=kind.metrics if kind.series and page else "",
+        slots=_source(config, sizes),
+    )
+
+
+def _source(config: BackendConfig, sizes: Sizes) -> Source:
+    if config.max_num_seqs:
+        return Source.CONFIGURED
+    return Source.TOLD if sizes.max_num_seqs else Source.GUESSED
+
+
+def read_signals(kind: Kind, page: str, at: float) -> Signals:
+    """The signals of one look at its metrics page; `at` in monotonic seconds."""
+    samples = read_samples(page, [name for names in kind.series.values() for name in names])
+    values: dict[str, float | None] = {}
+    for signal, names in kind.series.items():
+        found = next((samples[name] for name in names if name in samples), None)
+        values[signal] = None if found is None else _together(found, kind, mean=signal == "kv_used")
+    return Signals(at=at, **values)
+
+
+def _together(samples: list[Sample], kind: Kind, *, mean: bool) -> float | None:
+    """Data-parallel engines tell each their own: numbers add up, ratios are averaged. What ranks of
+    one model-parallel group all tell counts once, and of a sum beside its parts only the sum."""
+    whole = [each for each in samples if _is_total(each, kind)] or samples
+    once: dict[tuple[tuple[str, str], ...], float] = {}
+    for each in whole:
+        own = {name: text for name, text in each.labels.items() if name not in kind.repeated}
+        key = tuple(sorted(own.items()))
+        if math.isfinite(each.value):
+            once[key] = max(each.value, once.get(key, each.value))
+    if not once:
+        return None
+    return sum(once.values()) / (len(once) if mean else 1)
+
+
+def _is_total(sample: Sample, kind: Kind) -> bool:
+    return all(sample.labels.get(name, text) == text for name, text in kind.total.items())

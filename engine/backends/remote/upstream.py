@@ -1,0 +1,246 @@
+"""Connections to an engine's HTTP address: requests out, answers spliced through, then reused."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward
+from surgetank.engine.backends.remote.framing import (
+    Chunked,
+    EventCount,
+    Framing,
+    FramingError,
+    Sized,
+    UntilClose,
+)
+from surgetank.engine.backends.remote.usage import Tail
+from surgetank.telemetry.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LARGEST_HEAD = 65_536
+_KEPT_IDLE = 4.0  # seconds; uvicorn, behind which most engines stand, closes after five
+_CONNECT = 2.0  # seconds for a connection to be made
+
+
+class _HeadEvents:
+    """What the parser tells of an answer's head."""
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[str, str]] = []
+        self.complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+def parse_answer_head(data: bytes) -> tuple[AnswerHead, bool]:
+    """A whole head, its blank line included, and whether the connection may be kept after it.
+    Raises FramingError."""
+    events = _HeadEvents()
+    parser = httptools.HttpResponseParser(events)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        raise FramingError("the engine wants to speak another protocol") from None
+    except httptools.HttpParserError as error:
+        raise FramingError(f"malformed answer: {error}") from None
+    if not events.complete:
+        raise FramingError("malformed answer: incomplete headers")
+    head = AnswerHead(parser.get_status_code(), tuple(events.headers))
+    closes = "close" in head.header("connection").lower()
+    return head, parser.get_http_version() == "1.1" and not closes
+
+
+def framing_of(head: AnswerHead) -> Framing:
+    """How the body that follows is framed. Raises FramingError."""
+    if head.status in (204, 304):
+        return Sized(0)
+    coding, length = head.header("transfer-encoding").lower(), head.header("content-length")
+    if coding:
+        if coding != "chunked" or length:
+            raise FramingError(f"transfer-encoding {coding!r} cannot be followed")
+        return Chunked()
+    if not length:
+        return UntilClose()
+    if not length.isascii() or not length.isdigit():
+        raise FramingError(f"content-length {length!r} is no number")
+    return Sized(int(length))
+
+
+class Connection(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    def __init__(self, on_free: Callable[["Connection"], None]) -> None:
+        self.used = False  # a request was answered on it before
+        self.freed_at = 0.0
+        self.heard = False  # of the running request, anything has come back
+        self._on_free = on_free
+        self._sink: AnswerSink | None = None
+        self._buffer = b""  # of a head that is not complete
+        self._framing: Framing | None = None  # None: the head is still to come
+        self._keep = False
+        self._events = EventCount()
+        self._tail = Tail()
+
+    def send(self, data: bytes, sink: AnswerSink) -> None:
+        """Begin a request."""
+        self._sink, self.heard = sink, False
+        self._buffer, self._framing = b"", None
+        self._events, self._tail = EventCount(), Tail()
+        self._transport.write(data)
+
+    def hold(self, held: bool) -> None:
+        """Stop reading, or go on."""
+        if held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def hang_up(self) -> None:
+        """End it; a sink that is left hears nothing more."""
+        self._sink = None
+        self._transport.abort()
+
+    @property
+    def alive(self) -> bool:
+        """Whether another request may be sent on it."""
+        return not self._transport.is_closing()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not inherit from asyncio's: no isinstance here.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._sink is None:  # unasked-for bytes: nothing after them can be trusted
+            self.hang_up()
+            return
+        self.heard = True
+        try:
+            if self._framing is None:
+                data = self._read_head(data)
+            if self._framing is not None:
+                self._splice(self._framing, data)
+        except FramingError as error:
+            self._lose(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(self._framing, UntilClose) and exc is None:
+            self._finish()
+        else:
+            self._lose(str(exc) if exc else "the engine hung up")
+
+    # inside
+
+    def _read_head(self, data: bytes) -> bytes:
+        """Returns what follows the head, once it is whole."""
+        data = self._buffer + data
+        while (end := data.find(b"\r\n\r\n") + 4) >= 4:
+            head, keep = parse_answer_head(data[:end])
+            data = data[end:]
+            if head.status < 200:  # 100 Continue and its like announce the real answer
+                continue
+            self._buffer, self._framing, self._keep = b"", framing_of(head), keep
+            if self._sink is not None:
+                self._sink.on_head(head)
+            return data
+        if len(data) > _LARGEST_HEAD:
+            raise FramingError(f"the answer's headers exceed {_LARGEST_HEAD} bytes")
+        self._buffer = data
+        return b""
+
+    def _splice(self, framing: Framing, data: bytes) -> None:
+        taken = framing.take(data)
+        if taken < len(data):  # nothing after it can be trusted
+            data, self._keep = data[:taken], False
+        if data and self._sink is not None:
+            self._tail.add(data)
+            self._sink.on_data(data, self._events.count(data), framing.between)
+        if framing.complete:
+            self._finish()
+
+    def _finish(self) -> None:
+        sink, self._sink, self._framing = self._sink, None, None
+        if self._keep and self.alive:
+            self.used = True
+            self._on_free(self)
+        else:
+            self._transport.close()
+        if sink is not None:
+            sink.on_done(self._tail.usage())
+
+    def _lose(self, detail: str) -> None:
+        sink, self._sink, self._framing = self._sink, None, None
+        self._transport.abort()
+        if sink is not None:
+            sink.on_lost(detail)
+
+
+class Upstream:
+    """All connections to one address. Belongs to one event loop."""
+
+    def __init__(self, url: str, clock: Clock, headers: tuple[tuple[str, str], ...] = ()) -> None:
+        """`headers` go with every request, e.g. the engine's own credentials."""
+        parts = urlsplit(url)
+        self._host = parts.hostname or ""
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._port = parts.port or (443 if self._tls else 80)
+        self._path = parts.path.rstrip("/")
+        self._lines = _lines([("host", parts.netloc.rpartition("@")[2]), *headers])
+        self._clock = clock
+        self._idle: list[Connection] = []
+
+    @property
+    def idle(self) -> int:
+        """Connections that wait for a request."""
+        return len(self._idle)
+
+    async def connect(self) -> Connection:
+        """A new connection. Raises OSError, TimeoutError among them."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_CONNECT):
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._free), self._host, self._port, ssl=self._tls
+            )
+        return connection
+
+    def take(self) -> Connection | None:
+        """An idle connection, the one used last; None: connect()."""
+        oldest = self._clock.monotonic() - _KEPT_IDLE
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.alive and connection.freed_at >= oldest:
+                return connection
+            connection.hang_up()
+        return None
+
+    def message(self, request: Forward) -> bytes:
+        """The request as it goes over the wire."""
+        version = "1.0" if request.http_1_0 else "1.1"
+        length = [("content-length", str(len(request.body)))]
+        first = f"POST {self._path}{request.path} HTTP/{version}\r\n"
+        head = first + self._lines + _lines([*request.headers, *length]) + "\r\n"
+        return head.encode("latin-1") + request.body
+
+    def close(self) -> None:
+        """Hang up what is idle."""
+        while self._idle:
+            self._idle.pop().hang_up()
+
+    def _free(self, connection: Connection) -> None:
+        connection.freed_at = self._clock.monotonic()
+        self._idle.append(connection)
+
+
+def _lines(headers: list[tuple[str, str]]) -> str:
+    return "".join([f"{name}: {value}\r\n" for name, value in headers])

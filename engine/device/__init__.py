@@ -1,0 +1,1 @@
+"""What the GPU's driver says of the device that the engine computes on."""

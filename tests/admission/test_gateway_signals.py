@@ -1,0 +1,82 @@
+"""The three metrics and the header that gateways schedule by."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.admission.doors.carriage_rig import CarriageRig, KeepingDoor, carriage_rig
+
+from surgetank.admission.doors.carried import BlindOrder, Carried
+from surgetank.admission.gateway_signals import (
+    GatewaySignals,
+    appended,
+    load_header,
+    metrics_text,
+    read_signals,
+)
+from surgetank.engine.backends.remote.found import Signals
+
+BUSY = GatewaySignals(model='m"1', waiting=3, running=8, kv_used=0.25)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[CarriageRig]:
+    async with carriage_rig() as rig:
+        yield rig
+
+
+def test_the_metrics_are_those_of_vllm() -> None:
+    families = text_string_to_metric_families(metrics_text(BUSY).decode())
+    told = {
+        each.name: (each.type, each.samples[0].labels, each.samples[0].value) for each in families
+    }
+    label = {"model_name": 'm"1'}
+    assert told == {
+        "vllm:num_requests_waiting": ("gauge", label, 3.0),
+        "vllm:num_requests_running": ("gauge", label, 8.0),
+        "vllm:kv_cache_usage_perc": ("gauge", label, 0.25),
+    }
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    assert metrics_text(None) == b""
+    assert load_header(None, "TEXT") == ()
+    assert b"kv_cache" not in metrics_text(GatewaySignals("m", 0, 0, None))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value"),
+    [
+        (
+            "",
+            "TEXT named_metrics.num_requests_waiting=3,named_metrics.num_requests_running=8,"
+            "named_metrics.kv_cache_usage_perc=0.25",
+        ),
+        (
+            "json",
+            'JSON {"named_metrics":{"num_requests_waiting":3,"num_requests_running":8,'
+            '"kv_cache_usage_perc":0.25}}',
+        ),
+    ],
+)
+def test_the_header_comes_as_it_is_wanted(wanted: str, value: str) -> None:
+    assert load_header(BUSY, wanted) == (("endpoint-load-metrics", value),)
+
+
+def test_lines_stand_before_the_end_mark() -> None:
+    assert appended(b"a 1\n# EOF\n", b"b 2\n") == b"a 1\nb 2\n# EOF\n"
+    assert appended(b"a 1\n", b"b 2\n") == b"a 1\nb 2\n"
+
+
+async def test_both_queues_are_told_as_one(rig: CarriageRig) -> None:
+    for _ in range(2):
+        carried = Carried(rig.carriage, KeepingDoor(), "envoy", [], "", "/v1/completions")
+        carried.ask(BlindOrder("/v1/completions", carried.ticket.id, 8, 4))
+    assert read_signals(rig.desk.snapshot()) == GatewaySignals("m", 1, 1, None)
+    rig.backend.signals = Signals(at=0.0, waiting=1.0, kv_used=0.5)
+    assert read_signals(rig.desk.snapshot()) == GatewaySignals("m", 2, 0, 0.5)
+
+
+async def test_a_lost_engine_is_no_idle_one(rig: CarriageRig) -> None:
+    await rig.backend.aclose()
+    assert read_signals(rig.desk.snapshot()) is None

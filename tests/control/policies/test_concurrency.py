@@ -1,0 +1,118 @@
+"""What another maker's engine cannot run is not sent to it, and what it can is found again."""
+
+from dataclasses import dataclass, field, replace
+
+from tests.control.policies.conftest import Look
+from tests.fakes import tiny_card
+
+from surgetank.admission.gate import GateConfig
+from surgetank.admission.limits import Limit
+from surgetank.control.policies.concurrency import GROWTH, LOOKS, QUIET, Learned, step
+from surgetank.engine.backends.remote.found import Found, Signals, Vitals
+
+FOUND = Found("vllm", "1", tiny_card(), ("m",))
+MAXIMUM = 8.0  # of the snapshots that are looked at: the engine's slots, as far as we know
+
+
+@dataclass
+class Played:
+    """An engine that runs `runs` of what it gets; control passes come four a second."""
+
+    look: Look
+    runs: int
+    others: int = 0  # requests of somebody else that it has before ours
+    refuses: bool = False
+    limit: float = MAXIMUM
+    state: Learned = field(default_factory=Learned)
+    now: float = 0.0
+    pushbacks: int = 0
+
+    def go(self, seconds: float, *, demand: int = 100) -> float:
+        for _ in range(int(seconds * 4)):
+            self.now += 0.25
+            ours = min(demand, int(self.limit))
+            running = min(self.runs, ours + self.others)
+            waiting = ours + self.others - running
+            if self.refuses and waiting:
+                ours, self.pushbacks = ours - waiting, self.pushbacks + waiting
+                waiting = 0
+            told = Signals(at=float(int(self.now)), running=running, waiting=waiting)
+            if self.refuses:
+                told = Signals()
+            self.state, wanted = step(
+                self.state,
+                GateConfig(),
+                self.look(
+                    self.now,
+                    queued=demand - ours,
+                    dispatched_seqs=ours,
+                    vitals=Vitals("vllm", "", FOUND, told, None, self.pushbacks),
+                ),
+            )
+            self.limit = min(MAXIMUM, wanted[Limit.IN_FLIGHT_SEQS])
+        return self.limit
+
+
+def test_a_standing_queue_brings_the_limit_down_to_what_runs(look: Look) -> None:
+    engine = Played(look, runs=3)
+    assert engine.go(LOOKS - 2) == MAXIMUM  # it may be a queue that passes
+    assert engine.go(3) == 3
+
+
+def test_requests_turned_away_do_so_at_once(look: Look) -> None:
+    engine = Played(look, runs=5, refuses=True)
+    assert engine.go(0.25) == 5
+
+
+def test_the_limit_is_tried_slowly_and_found_again(look: Look) -> None:
+    engine = Played(look, runs=2)
+    assert engine.go(LOOKS + 1) == 2
+    assert engine.go(QUIET / 2) == 2
+    tried = [engine.go(0.25) for _ in range(int(4 * (QUIET + LOOKS)))]
+    assert {2, 3} == set(tried)  # a try, which shows a queue
+    assert tried.count(3) <= 4 * LOOKS
+    engine.runs = 8
+    engine.go(7 * (QUIET + 1))
+    assert engine.state.limit is None  # nothing is left to learn
+    assert engine.limit == MAXIMUM
+
+
+def test_it_does_not_grow_while_nobody_waits_for_it(look: Look) -> None:
+    engine = Played(look, runs=2)
+    engine.go(LOOKS + 1)
+    assert engine.go(5 * QUIET, demand=1) == 2
+
+
+def test_a_queue_of_others_is_not_our_doing(look: Look) -> None:
+    engine = Played(look, runs=8, others=8)
+    assert engine.go(LOOKS + 5) == 8
+    engine = Played(look, runs=3, others=8)
+    assert engine.go(LOOKS + 5) == 3
+
+
+def test_one_is_the_least(look: Look) -> None:
+    engine = Played(look, runs=0)
+    assert engine.go(60) == 1
+
+
+def test_a_lost_engine_is_forgotten(look: Look) -> None:
+    engine = Played(look, runs=2)
+    engine.go(LOOKS + 1)
+    gone = look(99.0, vitals=Vitals("vllm", pushbacks=7))
+    state, wanted = step(engine.state, GateConfig(), gone)
+    assert state == Learned(pushbacks=7)
+    assert wanted == {Limit.IN_FLIGHT_SEQS: GateConfig().in_flight_seqs}
+
+
+def test_the_embedded_engine_tells_its_steps_and_is_left_alone(look: Look) -> None:
+    assert step(Learned(), GateConfig(), look(1.0)) == (Learned(), {})
+
+
+def test_large_limits_grow_by_a_share(look: Look) -> None:
+    state = Learned(limit=100.0)
+    snapshot = look(
+        QUIET, queued=1, dispatched_seqs=100, vitals=Vitals("vllm", "", FOUND, Signals())
+    )
+    views = tuple(replace(view, maximum=500.0) for view in snapshot.limits)
+    _, wanted = step(state, GateConfig(), replace(snapshot, limits=views))
+    assert wanted[Limit.IN_FLIGHT_SEQS] == 100 + 100 * GROWTH

@@ -1,0 +1,368 @@
+"""A remote engine is found, asked, hung up on, lost and found again; no answer is half told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.engine.backends.remote.played_server import WAIT, PlayedServer, played_server
+from tests.fakes import tiny_card
+
+from surgetank.engine.api import BackendDown, ModelCard, StepOutput
+from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
+from surgetank.engine.backends.remote.backend import MISSES, RemoteBackend
+from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.telemetry.clock import ManualClock
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENT = b"9\r\ndata: {}\n\r\n"
+END = b"0\r\n\r\n"
+PLAIN_BODY = b'{"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(PLAIN_BODY), PLAIN_BODY)
+
+
+class Answer:
+    """A sink that keeps all it hears."""
+
+    def __init__(self) -> None:
+        self.head: AnswerHead | None = None
+        self.data = b""
+        self.events = 0
+        self.usage: Usage | None = None
+        self.lost: str | None = None
+        self.changed = asyncio.Event()
+
+    def on_head(self, head: AnswerHead) -> None:
+        self.head = head
+        self.changed.set()
+
+    def on_data(self, data: bytes, events: int, between: bool) -> None:
+        self.data += data
+        self.events += events
+        self.changed.set()
+
+    def on_done(self, usage: Usage) -> None:
+        assert self.usage is None
+        assert self.lost is None
+        self.usage = usage
+        self.changed.set()
+
+    def on_lost(self, detail: str) -> None:
+        assert self.usage is None
+        assert self.lost is None
+        self.lost = detail
+        self.changed.set()
+
+    async def until(self, condition: Callable[["Answer"], object]) -> None:
+        async with asyncio.timeout(WAIT):
+            while not condition(self):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Seen:
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepOutput] = []
+        self.told: list[str] = []
+        self.changed = asyncio.Event()
+
+    def on_step(self, output: StepOutput) -> None:
+        self.steps.append(output)
+
+    def on_up(self, card: ModelCard) -> None:
+        self.told.append("up")
+        self.changed.set()
+
+    def on_down(self, detail: str) -> None:
+        self.told.append(detail)
+        self.changed.set()
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(WAIT):
+            while len(self.told) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class PlayedProbe:
+    """Finds what it is told to find; each look takes one turn of the loop."""
+
+    def __init__(self) -> None:
+        self.there = True
+        self.deaf = False  # there, but too busy for a look
+        self.signals = Signals()
+        self.looks = 0
+        self.looked = asyncio.Event()
+
+    async def find(self) -> Found:
+        if not self.there:
+            raise NotFound("nobody answers")
+        card = tiny_card(name="m", kv_blocks=0, max_num_seqs=4, max_batch_tokens=64)
+        return Found("vllm", "1", card, ("m", "lora"), ("running",))
+
+    async def look(self, found: Found) -> Signals:
+        self.looks += 1
+        self.looked.set()
+        if not self.there or self.deaf:
+            raise NotFound("nobody answers")
+        return self.signals
+
+    async def after(self, looks: int) -> None:
+        """Until it was looked at so many times more, and what was seen is known."""
+        async with asyncio.timeout(WAIT):
+            wanted = self.looks + looks + 1
+            while self.looks < wanted:
+                self.looked.clear()
+                await self.looked.wait()
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Rig:
+    """A backend before a played server."""
+
+    def __init__(self, server: PlayedServer) -> None:
+        self.clock = ManualClock()
+        self.probe = PlayedProbe()
+        self.seen = Seen()
+        self.server = server
+        self.backend = RemoteBackend(
+            BackendConfig(url=f"{server.url}/base", api_key="secret"),
+            self.clock,
+            self.probe,
+            look_every=0.001,
+        )
+        self.backend.watch(self.seen)
+        self._ids = iter(range(1, 100))
+
+    def send(
+        self,
+        body: bytes = b"{}",
+        *,
+        stream: bool = True,
+        http_1_0: bool = False,
+        seqs: int = 1,
+    ) -> Answer:
+        self.last, answer = next(self._ids), Answer()
+        headers = (("content-type", "application/json"),)
+        forward = Forward("/v1/x", headers, body, 10, stream, http_1_0, seqs)
+        self.backend.forward(self.last, forward, answer)
+        return answer
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Rig]:
+    async with played_server() as server:
+        rig = Rig(server)
+        rig.backend.start()
+        await rig.seen.until(1)
+        try:
+            yield rig
+        finally:
+            await rig.backend.aclose()
+
+
+async def test_bytes_pass_untouched_in_both_directions_and_the_connection_is_used_again() -> None:
+    async with running() as rig:
+        first = rig.send(b'{"a": 1}')
+        peer = await rig.server.peer()
+        line, headers, body = await peer.request()
+        assert line == "POST /base/v1/x HTTP/1.1"
+        assert headers["authorization"] == "Bearer secret"
+        assert headers["content-type"] == "application/json"
+        assert body == b'{"a": 1}'
+        sent = EVENT * 3 + END
+        await peer.say(HEAD[:20])
+        await peer.say(HEAD[20:] + sent[:5])
+        await peer.say(sent[5:])
+        await first.until(lambda answer: answer.usage)
+        assert first.data == sent
+        assert first.events == 3
+        second = rig.send(stream=False)
+        await peer.request()
+        await peer.say(PLAIN)
+        await second.until(lambda answer: answer.usage)
+        assert second.usage == Usage(5, 2)
+        assert second.data == PLAIN_BODY
+        assert rig.server.accepted == 1
+
+
+async def test_an_answer_that_breaks_off_is_lost_and_not_done() -> None:
+    async with running() as rig:
+        answer = rig.send()
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(HEAD + EVENT)
+        await answer.until(lambda answer: answer.data)
+        peer.close()
+        await answer.until(lambda answer: answer.lost)
+        assert answer.usage is None
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async with running() as rig:
+        answer = rig.send(http_1_0=True)
+        peer = await rig.server.peer()
+        line, _, _ = await peer.request()
+        assert line.endswith("HTTP/1.0")
+        await peer.say(b"HTTP/1.0 200 OK\r\n\r\ndata: 1\n\ndata: 2\n\n")
+        peer.close()
+        await answer.until(lambda answer: answer.usage)
+        assert answer.events == 2
+
+
+async def test_a_kept_connection_that_was_closed_costs_the_request_nothing() -> None:
+    async with running() as rig:
+        first = rig.send(stream=False)
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(PLAIN)
+        await first.until(lambda answer: answer.usage)
+        second = rig.send(stream=False)
+        await peer.request()
+        peer.close()  # before it said anything
+        again = await rig.server.peer()
+        await again.request()
+        await again.say(PLAIN)
+        await second.until(lambda answer: answer.usage)
+        third = rig.send(stream=False)
+        await again.request()
+        await again.say(PLAIN[:10])
+        again.close()  # it began to answer: the engine may have worked on it
+        await third.until(lambda answer: answer.lost)
+        assert rig.server.accepted == 2
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_cancelling_hangs_up(begun: bool) -> None:
+    async with running() as rig:
+        answer = rig.send()
+        peer = await rig.server.peer()
+        await peer.request()
+        if begun:
+            await peer.say(HEAD + EVENT)
+            await answer.until(lambda answer: answer.data)
+        rig.backend.cancel(rig.last)
+        assert await peer.gone()
+        assert answer.lost is None
+        assert answer.usage is None
+        assert rig.backend.stalled_for(1e9) == 0.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnot a size\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000,
+    ],
+)
+async def test_what_is_no_answer_is_a_lost_request(said: bytes) -> None:
+    async with running() as rig:
+        answer = rig.send()
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(said)
+        await answer.until(lambda answer: answer.lost)
+
+
+async def test_an_interim_answer_is_not_the_answer() -> None:
+    async with running() as rig:
+        answer = rig.send(stream=False)
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + PLAIN)
+        await answer.until(lambda answer: answer.usage)
+        assert answer.head is not None
+        assert answer.head.status == 200
+
+
+async def test_bytes_after_an_answer_end_the_connection() -> None:
+    async with running() as rig:
+        answer = rig.send(stream=False)
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(PLAIN + b"HTTP/1.1 200 OK\r\n")
+        await answer.until(lambda answer: answer.usage)
+        assert await peer.gone()
+
+
+async def test_an_engine_that_stops_answering_is_lost_with_its_requests_and_found_again() -> None:
+    async with running() as rig:
+        answer = rig.send()
+        await (await rig.server.peer()).request()
+        rig.probe.there = False
+        await rig.seen.until(2)
+        assert rig.seen.told == ["up", "nobody answers"]
+        assert answer.lost == "nobody answers"
+        assert rig.backend.card is None
+        assert rig.backend.stalled_for(0.0) is None
+        with pytest.raises(BackendDown, match="no engine at"):
+            rig.send()
+        rig.probe.there = True
+        await rig.seen.until(3)
+        assert rig.backend.models == ("m", "lora")
+
+
+def test_one_missed_look_is_no_loss() -> None:
+    assert MISSES > 1
+
+
+async def test_nothing_listens_at_the_address() -> None:
+    async with running() as rig:
+        rig.backend._upstream._port = 1  # nobody may listen there
+        answer = rig.send()
+        await answer.until(lambda answer: answer.lost)
+        assert answer.lost is not None
+        assert "no connection to" in answer.lost
+
+
+async def test_silence_counts_only_of_what_gives_signs() -> None:
+    async with running() as rig:
+        rig.send(stream=False)
+        rig.clock.advance(5.0)
+        assert rig.backend.stalled_for(rig.clock.monotonic()) == 0.0
+        rig.send()
+        rig.clock.advance(2.0)
+        assert rig.backend.stalled_for(rig.clock.monotonic()) == 2.0
+        rig.backend.cancel(rig.last)
+        assert rig.backend.stalled_for(rig.clock.monotonic()) == 0.0
+
+
+async def test_a_held_answer_is_not_read_until_it_is_let_go() -> None:
+    async with running() as rig:
+        answer = rig.send()
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(HEAD + EVENT)
+        await answer.until(lambda answer: answer.data)
+        rig.backend.hold(rig.last, held=True)
+        big = b"data: " + b"x" * 4_000_000 + b"\n\n"
+        telling = asyncio.create_task(peer.say(b"%x\r\n%b\r\n" % (len(big), big)))
+        await asyncio.sleep(0.05)
+        assert not telling.done()  # the kernel's buffers are full, and nobody reads
+        assert answer.data == EVENT
+        rig.backend.hold(rig.last, held=False)
+        await answer.until(lambda answer: len(answer.data) > len(big))
+        await telling
+
+
+async def test_steps_are_told_to_watchers() -> None:
+    async with running() as rig:
+        answer = rig.send()
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(HEAD + EVENT)
+        await answer.until(lambda answer: answer.events == 1)
+        rig.clock.advance(0.1)
+        await peer.say(EVENT)
+        await answer.until(lambda answer: answer.events == 2)
+        assert len(rig.seen.steps) == 1
+        assert rig.backend.last_step is not None
+        assert rig.backend.last_step.prefill_tokens == 10

