@@ -131,7 +131,7 @@ def test_an_override_is_shown_journaled_and_expires(
     assert done.stdout == "max_num_seqs: 32 -> 4 for 2 s\n"
     status = json.loads(CliRunner().invoke(main, ["status", "--json"]).stdout)
     held = next(limit for limit in status["limits"] if limit["name"] == "max_num_seqs")
-    assert (held["value"], held["base"], held["override"]["who"]) == (4, 65_536, "ada")
+    assert (held["value"], held["base"], held["override"]["who"]) == (4, 32, "ada")
 
     def back() -> bool:
         limits = service.status()["limits"]

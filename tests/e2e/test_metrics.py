@@ -23,6 +23,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 # What a sidecar with one engine, or an engine on a CPU, has nothing to say of.
 ABSENT = {
+    "backend_signal_available",  # of other makers' engines alone
     "queue_oldest_age_seconds",  # nobody waits
     "policy_canary_goodput_ratio",
     "fleet_leader",

@@ -68,6 +68,9 @@ def test_clients_that_retry_at_once(plant: Plant) -> None:
         {
             "ComputeLimited",  # the engine is full of what nobody will read
             "ErrorBudgetBurn",
+            # Steps of 2 ms: hundreds of calls a second are sent and taken back while more of the
+            # engine's reports are unread than the drift allows for.
+            "LedgerDrift",
         }
     )
     hasty = Habits(output=200, patience=0.15, tries=4, obeys=False)
@@ -101,11 +104,12 @@ def test_answers_too_long_for_the_pool(plant: Plant) -> None:
 
 
 def test_a_token_budget_too_small_for_prompts(plant: Plant) -> None:
-    plant.run('surgetank limits set max_batch_tokens 16 --ttl 15m --why "a drill"')
-    with Crowd(plant.product.http, 20, Habits(prompt=500, output=4)):
+    # What they send leaves the engine room at its own budget, and is twice what it reads at this.
+    plant.run('surgetank limits set max_batch_tokens 8 --ttl 15m --why "a drill"')
+    with Crowd(plant.product.http, 12, Habits(prompt=500, output=4, pause=0.3)):
         plant.until_firing("SchedulingLimited")
         found = plant.until_verdict("scheduling")
-        assert "a step of at most 16 tokens takes" in found["evidence"][0]
+        assert "a step of at most 8 tokens takes" in found["evidence"][0]
         assert found["next"].startswith("surgetank limits clear max_batch_tokens")
         cure(plant, "SchedulingLimited")
 
