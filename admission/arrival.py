@@ -8,11 +8,13 @@ the retry lane or to a lower class, never out or up.
 
 import random
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
+
+import msgspec
 
 from surgetank.admission import refusals
 from surgetank.admission.api import Headers
@@ -40,8 +42,7 @@ class Problem(StrEnum):
     UNTRUSTED = "untrusted"  # only a trusted proxy may speak for that tenant
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """What could be read. `ignored` counts (header, problem)."""
 
     id: str
@@ -55,7 +56,7 @@ class Arrival:
     barred: str  # why it may not ask; empty: it may
     deadline: float | None  # seconds from now for the whole request
     patience: float | None  # seconds from now until the first byte
-    ignored: Counter[tuple[str, Problem]]
+    ignored: Mapping[tuple[str, Problem], int]
 
     def ticket(self, door: str, now: float, trace: TraceContext | None = None) -> Ticket:
         """The request as the gate will know it, arrived now."""
@@ -198,7 +199,7 @@ class _Reader:
     """The headers that matter, one value each, and what was ignored on the way."""
 
     def __init__(self, headers: Headers) -> None:
-        self.ignored: Counter[tuple[str, Problem]] = Counter()
+        self.ignored: defaultdict[tuple[str, Problem], int] = defaultdict(int)
         self._values: dict[str, str | None] = {}
         for raw_name, raw_value in headers:
             name = raw_name.lower()
@@ -241,7 +242,7 @@ def read_arrival(
     """Read one request's headers; `peer` is the address that they came from."""
     reader = _Reader(headers)
     attempts = reader.read_all(ATTEMPT)
-    detected_by = max(attempts, key=lambda name: attempts[name], default="none")
+    detected_by = max(attempts, key=attempts.__getitem__, default="none")
     attempt = attempts.get(detected_by, 0)
     caller = tenants.caller(reader.read("authorization", str), peer)
     tenant = _read_tenant(reader, caller)

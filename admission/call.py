@@ -1,12 +1,14 @@
 """One admitted request: turns the engine's tokens into text for its door, until its one end."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surgetank.admission import refusals
 from surgetank.admission.api import Ask, Delta, End, Listener
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
+from surgetank.admission.routing.side import EngineSide
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
 from surgetank.engine.api import Backend, GenerateRequest, Started, Tokens
@@ -38,7 +40,7 @@ class Call:
     def __init__(
         self,
         owner: Owner,
-        backend: Backend,
+        backends: Sequence[Backend],
         ticket: Ticket,
         ask: Ask,
         codec: TextCodec,
@@ -47,8 +49,10 @@ class Call:
         """Raises ValueError for stop strings that cannot be."""
         self.request_id: int | None = None  # set while the engine knows of it
         self.permit: Permit | None = None
+        self.side: EngineSide | None = None
         self._owner = owner
-        self._backend = backend
+        self._backends = backends
+        self._backend = backends[0]
         self._ticket = ticket
         self._ask = ask
         self._listener = listener
@@ -74,9 +78,9 @@ class Call:
     def hold(self, held: bool) -> None:
         """The engine goes on: a few tokens are cheaper to keep than a sequence to stop."""
 
-    def start(self, request_id: int, time_left: float | None) -> None:
-        """Hand it to the engine; raises BackendDown."""
-        self.request_id = request_id
+    def start(self, request_id: int, time_left: float | None, at: int) -> None:
+        """Hand it to that engine; raises BackendDown."""
+        self.request_id, self._backend = request_id, self._backends[at]
         request = GenerateRequest(
             request_id=request_id,
             prompt=self._ask.prompt,
@@ -122,7 +126,11 @@ class Call:
     def on_lost(self, detail: str) -> None:
         """The engine died with it."""
         self.request_id = None
-        self._owner.end(self, refusals.backend_down(detail))
+        refusal = refusals.backend_down(detail)
+        if self._ticket.first_token_at is None:
+            self._owner.turned_away(self, refusal)
+        else:
+            self._owner.end(self, refusal)
 
     def tell_end(self, refusal: Refusal | None) -> None:
         """Let the door know; called once, by the desk."""
@@ -165,8 +173,10 @@ class Call:
         if choice.finish is not None:
             text += choice.text.flush()
         if text or tokens.token_ids or choice.finish is not None:
-            delta = Delta(tokens.index, text, tokens.token_ids, tokens.logprobs, choice.finish)
-            self._listener.on_delta(delta)
+            matched = choice.text.matched
+            self._listener.on_delta(
+                Delta(tokens.index, text, tokens.token_ids, tokens.logprobs, choice.finish, matched)
+            )
         if choice.finish is not None and choice.finish not in _SERVED:
             now = self._owner.now()
             ended = refusals.by_engine(choice.finish, tokens.detail, self._ticket, now)

@@ -14,13 +14,12 @@ Before the step model is fitted a choice is worth its share of what is being ser
 per second). Costs of both kinds are seconds of the whole engine, so they may be added.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from surgetank.telemetry.stepmodel import StepModel
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """What a request is expected to be. `output` and `reserve` are tokens of each choice."""
 
     output: float  # mean

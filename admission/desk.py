@@ -17,27 +17,30 @@ from surgetank.admission.arrival import read_arrival, read_barred
 from surgetank.admission.dispatch import CallLater, Dispatcher
 from surgetank.admission.flow import FlowCount
 from surgetank.admission.gate import Gate, GateConfig
+from surgetank.admission.gauges import register_gauges
 from surgetank.admission.kv import LOW_CLASSES
 from surgetank.admission.laws import Laws
 from surgetank.admission.leases.config import LeasesConfig
 from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.limits import Limit, Limits
-from surgetank.admission.lint import lint, lint_engine
+from surgetank.admission.lint import lint
 from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
 from surgetank.admission.pace import Pace
 from surgetank.admission.peek import Peek
-from surgetank.admission.permit import Ledger
 from surgetank.admission.policies.policy import Admission
 from surgetank.admission.queue import Queue
 from surgetank.admission.quota_keeper import QuotaKeeper
 from surgetank.admission.retries import Retries
 from surgetank.admission.retry_budget import RetryBudget
-from surgetank.admission.snapshot import DeskSnapshot, Ended, limit_usage, register_gauges
+from surgetank.admission.routing.config import RoutingConfig
+from surgetank.admission.routing.engines import Engines
+from surgetank.admission.routing.side import EngineSide
+from surgetank.admission.routing.sides import Sides
+from surgetank.admission.snapshot import DeskSnapshot, Ended, limit_usage
 from surgetank.admission.tenants import Tenants, TenantsConfig
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.tracing import Silence, Tracing
 from surgetank.admission.work import Adapter, AskT, ListenerT, ModelT, Work
-from surgetank.engine.api import ModelCard, StepOutput
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Outcome, Reason
@@ -49,7 +52,7 @@ AnyDesk: TypeAlias = "FrontDesk[Any, Any, Any]"  # for who looks on
 
 
 class FrontDesk(Generic[ModelT, AskT, ListenerT]):
-    """Implements api.Desk for the doors, and engine.api.Watcher for the backend.
+    """Implements api.Desk for the doors; the backends' watchers are in `engines`.
 
     The law it keeps: every ticket ends exactly once, gives back what it held exactly once, and the
     recorder hears of its end once, whatever clients, doors and engine do.
@@ -68,6 +71,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         quotas: Quotas | None = None,
         tracer: Tracing | None = None,
         aliases: Sequence[str] = ("default",),
+        routing: RoutingConfig | None = None,
     ) -> None:
         self._config = config = config or GateConfig()
         self.recorder = recorder
@@ -75,20 +79,19 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         self.draining = False
         self.now = clock.monotonic  # no method of ours: it is asked at every token
         self._adapter = adapter
-        self._engine = adapter.engine
         self._rng = rng
         self._tenants = tenants or Tenants(TenantsConfig(), rng)
         self._tracer = tracer or Silence()
         self._aliases = tuple(aliases)
         self._queue = Queue(config.laws.floor_share)
-        self._ledger = Ledger()
+        self._sides = Sides(adapter.engines, routing or RoutingConfig())
         self._pace = Pace(clock.monotonic())
         self._laws = Laws(
             config=config.laws,
             targets=recorder.registry.targets,
             limits=self.limits,
             queue=self._queue,
-            ledger=self._ledger,
+            sides=self._sides,
             pace=self._pace,
         )
         self._budget = RetryBudget(clock.monotonic(), self._laws.mean_cost)
@@ -108,23 +111,32 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
             rng=rng, recorder=recorder, limits=self.limits, laws=self._laws, budget=self._budget
         )
         self._dispatcher = Dispatcher(
-            engine=self._engine,
+            sides=self._sides,
             gate=self._gate,
             laws=self._laws,
             limits=self.limits,
             queue=self._queue,
-            ledger=self._ledger,
             pace=self._pace,
             recorder=recorder,
             clock=clock,
             call_later=call_later,
             end=self.end,
         )
-        self.peek = Peek(
-            self._dispatcher.calls, self._queue, self._ledger, self._laws, self._engine, clock
+        self.peek = Peek(self._dispatcher.calls, self._queue, self._sides, self._laws, clock)
+        self.engines: Engines[ModelT] = Engines(
+            adapter=adapter,
+            sides=self._sides,
+            config=config,
+            limits=self.limits,
+            laws=self._laws,
+            pace=self._pace,
+            flow=self._flow,
+            recorder=recorder,
+            now=self.now,
+            pump=self.look_again,
+            end_within=self._end_within,
+            end_waiting=self._end_waiting,
         )
-        self._served: ModelT | None = None
-        self._known: ModelT | None = None  # the last one served, for its name and its codec
         self._on_drained: Callable[[], None] | None = None
         self._ended: deque[Ended] = deque(maxlen=KEEP_ENDED)
         self._ignored_headers: Counter[tuple[str, str]] = Counter()
@@ -151,15 +163,17 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         """The model of that name or alias; raises Refused."""
         if self.draining:
             raise Refused(refusals.draining())
-        if self._known is not None and model not in self.names():
+        served, known = self.engines.served, self.engines.known
+        if known is not None and model not in self.names():
             raise Refused(refusals.unknown_model(model, self.names()))
-        if self._served is None:
+        if served is None:
             raise Refused(refusals.backend_down())
-        return self._served
+        return served
 
     def names(self) -> list[str]:
         """The model's own name, then its aliases; empty before an engine was ever there."""
-        return [] if self._known is None else [*self._known.names, *self._aliases]
+        known = self.engines.known
+        return [] if known is None else [*known.names, *self._aliases]
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
         """End a ticket that is not in the queue; returns the refusal with its hint."""
@@ -185,7 +199,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def ready(self) -> bool:
         """Whether a new request would find an engine, and is wanted."""
-        return not self.draining and self._served is not None
+        return not self.draining and self.engines.served is not None
 
     # For control.
 
@@ -213,69 +227,34 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def snapshot(self) -> DeskSnapshot:
         """Everything that can be seen from outside, now."""
-        now, served = self.now(), self._served
+        now, served, sides = self.now(), self.engines.served, self._sides
+        engines = self.engines.looks(now)
         levels = self._queue.levels(now)
-        stalled_for = self._engine.stalled_for(now)
-        kv_blocks = None if served is None else served.card.kv_blocks or None
+        kv_blocks = None if served is None else sides.kv_blocks or None
         return DeskSnapshot(
             at=now,
             model=None if served is None else served.name,
             draining=self.draining,
             in_flight=self.recorder.in_flight(),
             queue=levels,
-            dispatched=self._ledger.permits,
-            dispatched_seqs=self._ledger.seqs,
-            unheard=self._ledger.unheard,
-            kv_blocks_reserved=self._ledger.kv_blocks,
+            dispatched=sides.whole.permits,
+            dispatched_seqs=sides.whole.seqs,
+            unheard=sides.whole.unheard,
+            kv_blocks_reserved=sides.whole.kv_blocks,
             kv_blocks=kv_blocks,
             drain_rate=self._pace.drain_rate,
-            stalled_for=stalled_for,
-            last_step=self._engine.last_step,
-            laws=self._laws.view(None if served is None else served.card, now, stalled_for),
+            stalled_for=sides.stalled_for(now),
+            last_step=sides.last_step,
+            laws=self._laws.view(None if served is None else served.card, now),
             flow=self._flow.read(),
             tpot_target=self.recorder.registry.targets.tpot,
             retry_budget=self._budget.balance(now),
             limits=self.limits.snapshot(),
-            limit_usage=limit_usage(self._queue, self._ledger, levels, kv_blocks),
+            limit_usage=limit_usage(self._queue, engines, levels),
             ignored_headers=dict(self._ignored_headers),
-            vitals=self._adapter.vitals,
+            vitals=engines[0].vitals,
+            engines=engines,
         )
-
-    # For the backend (engine.api.Watcher).
-
-    def on_step(self, output: StepOutput) -> None:
-        """A step's tokens were delivered."""
-        if output.record is not None:
-            self._pace.stepped(output.record)
-            self._flow.stepped(output.record)
-            cached = sum(started.cached_tokens for started in output.started)
-            self._laws.stepped(output.record, cached)
-            if self._queue.requests:
-                self._dispatcher.pump()
-
-    def on_up(self, card: ModelCard) -> None:
-        """An engine is there."""
-        try:
-            self._served = self._known = self._adapter.serve(card, self._known)
-        except ValueError:
-            log.exception("model %s cannot be served", card.name)
-            return
-        self._laws.engine_up(card)
-        for finding in lint_engine(self._config, card):
-            log.warning("%s", finding)
-        self.recorder.allow_model(card.name)
-        self.limits.set_maximum(Limit.IN_FLIGHT_SEQS, card.max_num_seqs, "engine")
-        self.limits.set_maximum(Limit.MAX_NUM_SEQS, card.max_num_seqs, "engine")
-        self.limits.set_maximum(Limit.MAX_BATCH_TOKENS, card.max_batch_tokens, "engine")
-        for name in (Limit.PREFILL_SHARE, Limit.KV_WATERMARK, Limit.TPOT_TARGET):
-            self.limits.set_base(name, getattr(card, name.value), "engine")
-        self._dispatcher.pump()
-
-    def on_down(self, detail: str) -> None:
-        """No engine: what still waits is told so, because a retry is the client's choice."""
-        self._served = None
-        for call in list(self._dispatcher.calls.values()):
-            self.end(call, refusals.backend_down(detail))
 
     # For the calls (call.Owner).
 
@@ -294,6 +273,13 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         call.tell_end(refusal)
         self._dispatcher.pump()
         self._check_drained()
+
+    def turned_away(self, call: Work, refusal: Refusal) -> None:
+        """Its engine was lost or does not take it: another gets it, or it ends so."""
+        if call.ticket.outcome is None and self._dispatcher.move(call, refusal):
+            self._dispatcher.pump()
+        else:
+            self.end(call, refusal)
 
     def heard(self, call: Work) -> None:
         """Its client has its first token."""
@@ -332,7 +318,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
             raise Refused(self.refuse(ticket, verdict))
         ticket.wait = verdict.wait
         if verdict.wait is not None:
-            ticket.forecast = (verdict.wait.queueing, self._laws.engine.stalled)
+            ticket.forecast = (verdict.wait.queueing, self._sides.all[0].view.stalled)
         self._laws.admitted(ticket)
         self._retries.admitted(ticket, now, paid=verdict.paid)
         call = self._adapter.open(self, ticket, served, ask, listener)
@@ -345,12 +331,25 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
     def _judge(self, ticket: Ticket, served: ModelT, now: float) -> Admission | Refusal:
         if self.draining:
             return refusals.draining()
-        if self._served is None or self._served.card is not served.card:
+        if not self.engines.serves(served):
             return refusals.backend_down()
         self._dispatcher.account(now)
-        ticket.found = self.peek.found(ticket, served.card, now)
-        verdict = self._gate.decide(ticket, served.card, now, self._engine.stalled_for(now))
+        self._sides.look(now)
+        ticket.found = self.peek.found(ticket, now)
+        verdict = self._gate.decide(ticket, served.card, now, self._sides.stalled_for(now))
         return self._quotas.admit(ticket, verdict)
+
+    def _end_within(self, side: EngineSide, why: str) -> None:
+        """An engine is gone; the backend has told its requests, but for those of its own faults."""
+        for call in list(self._dispatcher.calls.values()):
+            if call.permit is not None and call.side is side:
+                self.end(call, refusals.backend_down(why))
+
+    def _end_waiting(self, why: str) -> None:
+        """What waits is told that nobody is there, because a retry is the client's choice."""
+        for call in list(self._dispatcher.calls.values()):
+            if call.permit is None:
+                self.end(call, refusals.backend_down(why))
 
     def _cut(self, ticket: Ticket, ask: AskT) -> AskT:
         """In a brown-out the low classes get shorter answers."""
@@ -362,9 +361,8 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def _hinted(self, refusal: Refusal, ticket: Ticket, now: float) -> Refusal:
         wait = None
-        if self._served is not None and STATUS[refusal.outcome].advice is Advice.SLOT:
-            stalled_for = self._engine.stalled_for(now)
-            wait = self._laws.wait(ticket, self._served.card, now, stalled_for)
+        if self.engines.served is not None and STATUS[refusal.outcome].advice is Advice.SLOT:
+            wait = self._laws.wait(ticket, now)
         return self._retries.advise(refusal, ticket, wait, now)
 
     def _close(self, ticket: Ticket, refusal: Refusal | None, now: float) -> None:

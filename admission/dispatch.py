@@ -1,26 +1,29 @@
-"""Late binding: requests wait at the gate and go to the engine only when it has room for them."""
+"""Late binding: requests wait at the gate and go to an engine only when it has room for them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Protocol
 
 from surgetank.admission import refusals
 from surgetank.admission.expiry import Expiries
+from surgetank.admission.fits import never_fits
 from surgetank.admission.gate import Gate
 from surgetank.admission.kv import blocks_for
 from surgetank.admission.laws import Laws
 from surgetank.admission.limits import LimitChange, Limits
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.pace import Pace
-from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue
+from surgetank.admission.routing.choice import Choice
+from surgetank.admission.routing.side import EngineSide, Why
+from surgetank.admission.routing.sides import Sides
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Work
-from surgetank.engine.api import BackendDown, Engine, ModelCard
+from surgetank.engine.api import BackendDown
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
-from surgetank.telemetry.vocabulary import Outcome, QueueExit
+from surgetank.telemetry.vocabulary import Outcome, QueueExit, Reason
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ class CallLater(Protocol):
     def __call__(self, delay: float, callback: Callable[[], None], /) -> TimerHandle: ...
 
 
+_PASSING = 32  # waiting requests that are looked at when the heads leave an engine idle
 _ENGINE_FAILED = frozenset(
     {Outcome.DEADLINE, Outcome.EVICTED, Outcome.BACKEND_DOWN, Outcome.INTERNAL}
 )
@@ -53,12 +57,11 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        engine: Engine,
+        sides: Sides,
         gate: Gate,
         laws: Laws,
         limits: Limits,
         queue: Queue,
-        ledger: Ledger,
         pace: Pace,
         recorder: Recorder,
         clock: Clock,
@@ -66,12 +69,12 @@ class Dispatcher:
         end: Callable[[Work, Refusal], None],
     ) -> None:
         self.calls: dict[Ticket, Work] = {}
-        self._engine = engine
+        self._sides = sides
+        self._choice = Choice(sides)
         self._gate = gate
         self._laws = laws
         self._limits = limits
         self._queue = queue
-        self._ledger = ledger
         self._pace = pace
         self._recorder = recorder
         self._clock = clock
@@ -103,12 +106,37 @@ class Dispatcher:
         if self._queue.remove(ticket):
             self._tell_dequeued(ticket, now, _LEFT_QUEUE.get(outcome, QueueExit.SHED))
         elif call.permit is not None:
-            self._give_back(call, outcome)
+            self._give_back(call, outcome, ticket.reason)
+
+    def move(self, call: Work, why: Refusal) -> bool:
+        """Its engine was lost or does not take it, and its client has heard nothing. True: it waits
+        again where it did, for another engine."""
+        ticket, side = call.ticket, call.side
+        if side is None or call.permit is None:
+            return False
+        if len(ticket.turned_away) >= self._sides.config.moves:
+            return False
+        now, tried = self._clock.monotonic(), (*ticket.turned_away, side.name)
+        self._sides.look(now)
+        if not any(each.name not in tried for each in self._fitting(ticket)):
+            return False
+        self.account(now)
+        self._let_go(call, why.outcome, why.reason)
+        self._laws.moved(ticket, side)
+        side.moved_away += 1
+        ticket.turned_away, ticket.dispatched_at, call.request_id = tried, None, None
+        ticket.happened(now, f"moved from {side.name}: {why.message}")
+        self._queue.restore(ticket, now)
+        self._recorder.enqueued(
+            lane=ticket.lane, priority=ticket.priority, tokens=ticket.prompt_tokens
+        )
+        return True
 
     def pump_for(self, ticket: Ticket) -> None:
-        """A newcomer waits: the others were held back before it came, and still are. It is looked
-        at only when it is the next of its class; what changes their case pumps by itself."""
-        if self._queue.is_head(ticket):
+        """A newcomer waits: the others were held back before it came, and still are. Before one
+        engine it is looked at only when it is the next of its class; what changes their case pumps
+        by itself."""
+        if self._sides.one is None or self._queue.is_head(ticket):
             self.pump()
         else:
             self._arm()
@@ -127,13 +155,14 @@ class Dispatcher:
 
     def heard(self, call: Work) -> None:
         """Its first token came: a stream's read timeout counts no more."""
-        self._laws.heard(call.ticket)
+        if call.side is not None:
+            self._laws.heard(call.ticket, call.side)
         if call.permit is not None and self._gate.enforces_deadlines:
             self._running.set(call, call.ticket.due)
 
     def outgrew(self, call: Work, tokens: int, new: int) -> None:
         """A choice has `tokens` tokens, `new` of them just now: more than it was promised."""
-        card, ticket = self._engine.card, call.ticket
+        ticket, card = call.ticket, None if call.side is None else call.side.card
         if card is not None and call.permit is not None:
             before = max(ticket.estimate.reserve, tokens - new)
             size, prompt = card.kv_block_size, ticket.prompt_tokens
@@ -142,36 +171,79 @@ class Dispatcher:
 
     def account(self, now: float) -> None:
         """Tell the estimator how the time since the last change was spent."""
-        self._pace.pass_time(now, waiting=self._queue.requests, running=self._ledger.seqs)
+        self._pace.pass_time(now, waiting=self._queue.requests, running=self._sides.whole.seqs)
 
     def _dispatch_next(self) -> bool:
         """One ticket off the queue; False when it is empty or must wait."""
-        card = self._engine.card
-        if card is None or not self._queue.requests:
+        if not self._queue.requests:
             return False
         now = self._clock.monotonic()
-        for ticket in self._queue.heads():
-            call = self.calls[ticket]
-            if self._gate.enforces_deadlines and (due := ticket.due) is not None and due <= now:
-                self._end(call, refusals.deadline_in_queue(ticket, now))
+        if not self._sides.look(now):
+            return False
+        heads = self._queue.heads()
+        for ticket in heads:
+            if self._ends_late(ticket, now) or self._goes(ticket, self._sides.open, now):
                 return True
-            if self._gate.gives_way(ticket, now):
-                target = self._laws.target(ticket.priority)
-                self._end(call, refusals.target_missed(ticket, target, now))
+        return self._sides.one is None and self._passes(heads, now)
+
+    def _passes(self, heads: Sequence[Ticket], now: float) -> bool:
+        """Of several engines a head may wait for some alone. What stands behind it goes to another
+        one, if that is of no use to any that stands before: so it keeps nobody waiting."""
+        kept = {side for ticket in heads for side in self._usable(ticket)}
+        free = {side for side in self._sides.open if self._laws.room.has_slot(side)} - kept
+        for ticket in self._queue.in_turn(_PASSING) if free else ():
+            if self._ends_late(ticket, now) or self._goes(ticket, free, now):
                 return True
-            if self._gate.has_room(ticket, card, now):
-                self._dispatch(call, card, now)
-                return True
+            free = free.difference(self._usable(ticket))
         return False
 
-    def _dispatch(self, call: Work, card: ModelCard, now: float) -> None:
+    def _ends_late(self, ticket: Ticket, now: float) -> bool:
+        """Whether it came to its end: its client gave up, or it gives way to others."""
+        if self._gate.enforces_deadlines and (due := ticket.due) is not None and due <= now:
+            refusal = refusals.deadline_in_queue(ticket, now)
+        elif self._gate.gives_way(ticket, now):
+            refusal = refusals.target_missed(ticket, self._laws.target(ticket.priority), now)
+        else:
+            return False
+        self._end(self.calls[ticket], refusal)
+        return True
+
+    def _goes(self, ticket: Ticket, sides: Collection[EngineSide], now: float) -> bool:
+        """Whether one of those engines has room for it, and got it."""
+        one, has_room = self._sides.one, self._gate.has_room
+        if one is not None:
+            if has_room(ticket, one, now):
+                self._dispatch(self.calls[ticket], one, Why.ONLY, now)
+                return True
+            return False
+        usable = (side for side in self._usable(ticket) if side in sides)
+        roomy = [side for side in usable if has_room(ticket, side, now)]
+        if roomy:
+            self._dispatch(self.calls[ticket], *self._choice.pick(ticket, roomy, now), now)
+        return bool(roomy)
+
+    def _usable(self, ticket: Ticket) -> list[EngineSide]:
+        """The engines that it may go to: those that have not turned it away, while there are."""
+        fitting = self._fitting(ticket)
+        return [side for side in fitting if side.name not in ticket.turned_away] or fitting
+
+    def _fitting(self, ticket: Ticket) -> list[EngineSide]:
+        """The engines that could ever hold it, of those that may get requests now."""
+        return [
+            side
+            for side in self._sides.open
+            if side.card is not None and never_fits(ticket, side.card, self._limits) is None
+        ]
+
+    def _dispatch(self, call: Work, side: EngineSide, why: Why, now: float) -> None:
         ticket = call.ticket
         self.account(now)
         self._queue.remove(ticket)
         self._tell_dequeued(ticket, now, QueueExit.DISPATCHED)
-        ticket.dispatched_at = now
+        ticket.dispatched_at, ticket.engine = now, side.name
         ticket.events.append((now, "dispatched"))
-        call.permit = self._laws.dispatched(ticket, card, now)
+        side.routed[why] += 1
+        call.side, call.permit = side, self._laws.dispatched(ticket, side, now)
         time_left = None
         if self._gate.enforces_deadlines:
             self._running.set(call, ticket.due)
@@ -179,27 +251,38 @@ class Dispatcher:
             until = ticket.deadline if ticket.stream else ticket.due
             time_left = None if until is None else until - now
         try:
-            call.start(next(self._ids), time_left)
+            call.start(next(self._ids), time_left, side.at)
         except BackendDown as error:
             call.request_id = None
-            self._end(call, refusals.backend_down(str(error)))
+            refusal = refusals.backend_down(str(error))
+            if not self.move(call, refusal):
+                self._end(call, refusal)
         except Exception:  # a ticket must end, and what pumped must go on
             log.exception("a request could not be handed over", extra=ticket.log_fields)
             self._end(call, refusals.fault())
 
-    def _give_back(self, call: Work, outcome: Outcome) -> None:
+    def _give_back(self, call: Work, outcome: Outcome, reason: Reason) -> None:
+        if call.side is None or call.permit is None:
+            return
+        self._laws.left(call.ticket, call.side, served=outcome is Outcome.OK)
+        if outcome is Outcome.OK:
+            self._pace.finished(call.permit.n, waiting=self._queue.requests)
+        self._let_go(call, outcome, reason)
+
+    def _let_go(self, call: Work, outcome: Outcome, reason: Reason) -> None:
+        """Its engine has it no more, for that reason."""
         permit, call.permit = call.permit, None
         self._running.discard(call)
-        if permit is None:
+        if permit is None or call.side is None:
             return
-        self._laws.left(call.ticket, served=outcome is Outcome.OK)
         if outcome is Outcome.OK:
-            self._pace.finished(permit.n, waiting=self._queue.requests)
             permit.success()
         elif outcome in _ENGINE_FAILED:
             permit.dropped()
         else:
             permit.ignored()
+        if self._sides.observe(call.side, outcome, reason, self._clock.monotonic()):
+            log.warning("engine %s is left out for a while: it failed again", call.side.name)
         if not call.finished:
             call.stop()
 
@@ -232,17 +315,25 @@ class Dispatcher:
     def _end_late(self, now: float) -> None:
         if not self._gate.enforces_deadlines:
             return
-        for ticket in self._queue.past_deadline(now):
-            self._end(self.calls[ticket], refusals.deadline_in_queue(ticket, now))
         longest = self._gate.longest_wait
-        for ticket in self._queue.waited(longest, now):
-            self._end(self.calls[ticket], refusals.queue_timeout(ticket, longest, now))
+        late = [
+            (ticket, refusals.deadline_in_queue(ticket, now))
+            for ticket in self._queue.past_deadline(now)
+        ] + [
+            (ticket, refusals.queue_timeout(ticket, longest, now))
+            for ticket in self._queue.waited(longest, now)
+        ]
+        for ticket, refusal in late:
+            if ticket in self._queue:  # the end of one may have ended or sent another
+                self._end(self.calls[ticket], refusal)
         for call in self._running.pop_due(now):
             self._end(call, refusals.deadline_in_decode(call.ticket, now))
 
     def _arm(self) -> None:
         """Set the timer for whatever expires first, unless it fires early enough already."""
         instants: list[float | None] = [self._limits.next_expiry]
+        if self._sides.one is None:
+            instants.append(self._sides.next_return(self._clock.monotonic()))
         if self._gate.enforces_deadlines:
             instants.append(self._queue.next_expiry(self._gate.longest_wait))
             instants.append(self._running.next_at())

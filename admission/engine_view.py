@@ -12,7 +12,8 @@ chunk of an engine that tells what a step had room for (its step budget cuts pro
 """
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from surgetank.telemetry.stepmodel import StepFit, StepModel, step_seconds
 from surgetank.telemetry.steprecord import StepRecord
@@ -22,8 +23,7 @@ _CLAMP = 3.0  # a step counts as at most e^3 times its prediction
 STALL = 0.25  # seconds without a step before they count as a stall
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True):
     """The engine at one moment, as far as predictions need it."""
 
     model: StepModel

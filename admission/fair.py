@@ -15,7 +15,8 @@ Both add at most themselves to the difference between two tenants.
 
 import heapq
 from collections import OrderedDict
-from itertools import count
+from collections.abc import Iterator
+from itertools import chain, count, takewhile
 
 from surgetank.admission.ticket import Ticket
 
@@ -64,6 +65,10 @@ class FairOrder:
             self._push(tenant)
         line[ticket] = None
 
+    def put_back(self, ticket: Ticket) -> None:
+        """One that is here goes before those of its tenant's that were queued later."""
+        put_back(self._lines[ticket.tenant], ticket)
+
     def remove(self, ticket: Ticket) -> None:
         """Take it out, wherever it stands; KeyError when it is not here."""
         line = self._lines[ticket.tenant]
@@ -75,6 +80,11 @@ class FairOrder:
         """The first ticket of the tenant that was served least; None when nobody waits."""
         self._drop_stale()
         return next(iter(self._lines[self._heap[0][2]])) if self._heap else None
+
+    def in_turn(self, most: int) -> Iterator[Ticket]:
+        """Those who wait: the tenant that was served least first, with all its own. O(tenants)."""
+        tenants = heapq.nsmallest(most, self._lines, key=self._counters.__getitem__)
+        return chain.from_iterable(self._lines[tenant] for tenant in tenants)
 
     def charge(self, tenant: str, seconds: float) -> None:
         """Work of that tenant was dispatched; negative: it was less than had been charged."""
@@ -116,3 +126,12 @@ class FairOrder:
         while len(self._counters) > _KEEP + len(self._lines) + 1:
             idle = next(each for each in self._counters if each not in self._lines)
             del self._counters[idle]
+
+
+def put_back(line: OrderedDict[Ticket, None], ticket: Ticket) -> None:
+    """The last of a line that is in order of `queued_at` goes where it belongs: O(those before)."""
+    since = ticket.queued_at or 0.0
+    before = list(takewhile(lambda each: (each.queued_at or 0.0) < since, line))
+    line.move_to_end(ticket, last=False)
+    for each in reversed(before):
+        line.move_to_end(each, last=False)

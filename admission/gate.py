@@ -22,6 +22,7 @@ from surgetank.admission.policies.stage import Stage
 from surgetank.admission.policies.table import DEFAULT
 from surgetank.admission.queue import Queue
 from surgetank.admission.retry_budget import RetryBudget
+from surgetank.admission.routing.side import EngineSide
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard
 
@@ -108,11 +109,12 @@ class Gate:
             return Admission()
         return self.policies.decide(ticket, card, now, stalled_for)
 
-    def has_room(self, ticket: Ticket, card: ModelCard, now: float) -> bool:
-        """Whether the ticket may go to the engine now."""
-        if self._enforce and not self._laws.prefill_free(ticket.priority):
+    def has_room(self, ticket: Ticket, side: EngineSide, now: float) -> bool:
+        """Whether the ticket may go to that engine now."""
+        room = self._laws.room
+        if self._enforce and not room.prefill_free(side, ticket.priority):
             return False
-        return self._laws.slots_free(ticket, card, now)
+        return room.slots_free(side, ticket, now)
 
     def gives_way(self, ticket: Ticket, now: float) -> bool:
         """The check at dequeue: what has missed its target gives way, where another that waits can

@@ -5,14 +5,16 @@ balancers a header of its answers. A gate holds requests back that the engine wo
 so that both queues are told as one.
 
 Sources: gateway-api-inference-extension, model server protocol; cncf/xds, orca_load_report.proto;
-Envoy's orca_parser.cc, which reads `TEXT name=value,...` and `JSON {...}` out of the header.
+Envoy's orca_parser.cc, which reads `TEXT name=value,...` and `JSON {...}` out of the header; gRPC
+proposal A51, whose clients read the report in trailers that end in -bin.
 """
 
 from dataclasses import dataclass
 
 import orjson
 
-from surgetank.admission.snapshot import DeskSnapshot
+from surgetank.admission.snapshot import DeskSnapshot, EngineLook
+from surgetank.engine.protocols.orca_pb2 import OrcaLoadReport
 
 LOAD_HEADER = "endpoint-load-metrics"
 FORMAT_HEADER = "endpoint-load-metrics-format"
@@ -27,7 +29,7 @@ _HELP = {
 
 @dataclass(frozen=True, slots=True)
 class GatewaySignals:
-    """How busy a served model is. `kv_used` None: nobody tells."""
+    """How busy a served model is. `kv_used`: the mean of the engines that tell; None: none does."""
 
     model: str
     waiting: int
@@ -46,21 +48,23 @@ def read_signals(desk: DeskSnapshot) -> GatewaySignals | None:
     """None while there is no engine: an absent metric is no idle candidate."""
     if desk.model is None:
         return None
-    told, step = desk.vitals.signals, desk.last_step
-    waiting_there = round(told.waiting or 0.0)
-    kv_used = told.kv_used
-    if (
-        kv_used is None
-        and step is not None
-        and (pool := step.kv_used + step.kv_cached + step.kv_free)
-    ):
-        kv_used = step.kv_used / pool
+    waiting_there = round(sum(engine.vitals.signals.waiting or 0.0 for engine in desk.there))
+    told = [share for engine in desk.there if (share := _kv_used(engine)) is not None]
     return GatewaySignals(
         model=desk.model,
         waiting=desk.queue_requests + waiting_there,
         running=max(0, desk.dispatched_seqs - waiting_there),
-        kv_used=kv_used,
+        kv_used=sum(told) / len(told) if told else None,
     )
+
+
+def _kv_used(engine: EngineLook) -> float | None:
+    """The share that it tells, in its metrics or in its newest step."""
+    step, told = engine.last_step, engine.vitals.signals.kv_used
+    if told is not None or step is None:
+        return told
+    pool = step.kv_used + step.kv_cached + step.kv_free
+    return step.kv_used / pool if pool else None
 
 
 def metrics_text(signals: GatewaySignals | None) -> bytes:
@@ -86,8 +90,22 @@ def load_header(signals: GatewaySignals | None, wanted: str) -> tuple[tuple[str,
     is nothing to tell."""
     if signals is None:
         return ()
-    named = {name: round(value, 6) for name, value in signals.named().items()}
+    named = _named(signals)
     if wanted.strip().upper() == "JSON":
         return ((LOAD_HEADER, "JSON " + orjson.dumps({"named_metrics": named}).decode()),)
     text = ",".join(f"named_metrics.{name}={value:g}" for name, value in named.items())
     return ((LOAD_HEADER, f"TEXT {text}"),)
+
+
+def load_trailers(
+    signals: GatewaySignals | None, wanted: str
+) -> tuple[tuple[str, str | bytes], ...]:
+    """The same for gRPC: for proxies that read the header, and for gRPC's own load balancers."""
+    if signals is None:
+        return ()
+    report = OrcaLoadReport(named_metrics=_named(signals)).SerializeToString()
+    return (*load_header(signals, wanted), (f"{LOAD_HEADER}-bin", report))
+
+
+def _named(signals: GatewaySignals) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in signals.named().items()}

@@ -28,6 +28,14 @@ class LawsConfig(BaseModel):
     patience_default: float = _patience(1.0, "default")
     patience_batch: float = _patience(10.0, "batch")
     patience_sheddable: float = _patience(10.0, "sheddable")
+    least_queue: int = Field(
+        default=4,
+        ge=0,
+        le=1024,
+        description="Requests of mean cost that may wait in any case, even where their wait then "
+        "misses the TTFT target: an engine of few slots and slow answers idles otherwise between "
+        "bursts. A caller's own deadline holds all the same.",
+    )
     retry_wait_share: float = Field(
         default=0.5, gt=0, le=1, description="Of the wait a first attempt may have, a retry's."
     )

@@ -20,6 +20,8 @@ So a hog's queue is nobody else's wait, and a low class is told how long the hig
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(slots=True)
 class Work:
@@ -29,8 +31,7 @@ class Work:
     tokens: int = 0  # prompt tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What a newcomer finds ahead of it; rates in engine-seconds per second."""
 
     above: Work  # A: of the classes above

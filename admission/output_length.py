@@ -8,7 +8,8 @@ proportion; with none, max_tokens itself, which is never too little.
 import math
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+
+import msgspec
 
 ENOUGH = 8  # finished choices before a history is believed
 _KEEP = 64  # latest choices per history
@@ -17,8 +18,7 @@ _NEARBY = (0, -1, 1, -2, 2)  # powers of two away, nearest first
 Key = tuple[str, str, int]  # tenant, door, bits of max_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True):
     """Tokens of one choice."""
 
     mean: float  # costs add up by their means
@@ -62,11 +62,14 @@ class OutputLengths:
     def expected(self, tenant: str, door: str, max_tokens: int) -> Expected:
         """What to expect of a request; never above its max_tokens."""
         bits = max_tokens.bit_length()
-        for key in ((tenant, door, bits), *(("", "", bits + step) for step in _NEARBY)):
-            history = self._histories.get(key)
-            if history is not None and len(history) >= ENOUGH:
-                self._histories.move_to_end(key)
-                seen, scale = history.expected(self._quantile), 2.0 ** (bits - key[2])
+        found = self._known((tenant, door, bits))
+        if found is not None:
+            seen = found.expected(self._quantile)
+            return Expected(min(seen.mean, max_tokens), min(seen.high, max_tokens))
+        for step in _NEARBY:
+            found = self._known(("", "", bits + step))
+            if found is not None:
+                seen, scale = found.expected(self._quantile), 2.0**-step
                 high = math.ceil(seen.high * scale)
                 return Expected(min(seen.mean * scale, max_tokens), min(high, max_tokens))
         return Expected(float(max_tokens), max_tokens)
@@ -75,7 +78,18 @@ class OutputLengths:
         """A choice of such a request came to its own end after `tokens`."""
         bits = max_tokens.bit_length()
         for key in {(tenant, door, bits), ("", "", bits)}:
-            self._histories.setdefault(key, History()).add(tokens)
+            history = self._histories.get(key)
+            if history is None:
+                history = self._histories[key] = History()
+            history.add(tokens)
             self._histories.move_to_end(key)
         while len(self._histories) > _HISTORIES:
             self._histories.popitem(last=False)
+
+    def _known(self, key: Key) -> History | None:
+        """A history that is long enough to be believed."""
+        history = self._histories.get(key)
+        if history is None or len(history) < ENOUGH:
+            return None
+        self._histories.move_to_end(key)
+        return history

@@ -49,17 +49,22 @@ class Pace:
     def __init__(self, now: float) -> None:
         self._contended = DecayedRate(_HALF_LIFE)
         self._busy = DecayedRate(_HALF_LIFE)
-        self._told_at = now
+        self._folded_at = self._told_at = now  # told of and not yet folded in: the time between,
+        self._waits = self._runs = False  # throughout which this was so
         self.shortest_step = 0.0  # seconds; no request can take less. 0 until a step was seen
 
     def pass_time(self, now: float, *, waiting: int, running: int) -> None:
         """Account for the time since the last call; call it before either number changes."""
-        elapsed, self._told_at = max(0.0, now - self._told_at), now
-        self._contended.pass_time(elapsed, counts=waiting > 0)
-        self._busy.pass_time(elapsed, counts=waiting + running > 0)
+        waits, runs = waiting > 0, waiting + running > 0
+        if waits is not self._waits or runs is not self._runs:
+            self._fold()
+            self._waits, self._runs = waits, runs
+        if now > self._told_at:
+            self._told_at = now
 
     def finished(self, n: int, *, waiting: int) -> None:
         """A request of n choices was served to its end, with so many waiting."""
+        self._fold()
         self._busy.events += n
         if waiting:
             self._contended.events += n
@@ -73,11 +78,21 @@ class Pace:
     @property
     def drain_rate(self) -> float:
         """Choices served per second, by the best evidence there is; above 0."""
+        self._fold()
         return self._contended.per_second or self._busy.per_second or _ASSUMED
 
     def predicted_wait(self, ahead: int) -> float | None:
         """Seconds until `ahead` choices have left the queue; None while it cannot be known."""
         if not ahead:
             return 0.0
+        self._fold()
         rate = self._contended.per_second
         return None if rate is None else ahead / rate
+
+    def _fold(self) -> None:
+        """Let the rates hear of the time. Fading is exponential: parts amount to the whole."""
+        elapsed = self._told_at - self._folded_at
+        if elapsed > 0.0:
+            self._folded_at = self._told_at
+            self._contended.pass_time(elapsed, counts=self._waits)
+            self._busy.pass_time(elapsed, counts=self._runs)

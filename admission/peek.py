@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from surgetank.admission.laws import Held, Laws
-from surgetank.admission.permit import Ledger
+from surgetank.admission.laws import Laws
 from surgetank.admission.queue import Queue
+from surgetank.admission.room import Held
+from surgetank.admission.routing.sides import Sides
 from surgetank.admission.ticket import Found, Ticket
 from surgetank.admission.wait import Wait
 from surgetank.admission.work import Work
-from surgetank.engine.api import Engine, ModelCard
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Priority
 
@@ -32,29 +32,27 @@ class Peek:
         self,
         calls: Mapping[Ticket, Work],
         queue: Queue,
-        ledger: Ledger,
+        sides: Sides,
         laws: Laws,
-        engine: Engine,
         clock: Clock,
     ) -> None:
         self._calls = calls
         self._queue = queue
-        self._ledger = ledger
+        self._sides = sides
         self._laws = laws
-        self._engine = engine
         self._clock = clock
         self._newest: Ticket | None = None
         self._refused: Ticket | None = None  # for load, the newest before that
 
-    def found(self, ticket: Ticket, card: ModelCard, now: float) -> Found:
+    def found(self, ticket: Ticket, now: float) -> Found:
         """The desk as an arriving request finds it."""
         self._refused, self._newest = self._turned_away(), ticket
         return Found(
             queued=self._queue.requests,
             tokens=self._queue.tokens,
             ahead=self._queue.choices_ahead(ticket.priority),
-            running=self._ledger.seqs,
-            kv=self._ledger.kv_blocks / (card.kv_blocks or math.inf),
+            running=self._sides.whole.seqs,
+            kv=self._sides.whole.kv_blocks / (self._sides.kv_blocks or math.inf),
             threshold=self._laws.threshold(ticket, now).seconds,
         )
 
@@ -63,13 +61,12 @@ class Peek:
         return list(self._calls)
 
     def held(self) -> Held | None:
-        """What keeps the next request out of the engine: the first of the queue's; when nobody
+        """What keeps the next request out of the engines: the first of the queue's; when nobody
         waits, one like the last that was refused for load just now, or else an average one. None:
         nothing does, or there is no engine."""
-        card = self._engine.card
-        if card is None:
-            return None
         now = self._clock.monotonic()
+        if not self._sides.look(now):
+            return None
         heads, refused = self._queue.heads(), self._turned_away()
         if heads:
             following = heads[0]
@@ -77,7 +74,7 @@ class Peek:
             following = refused
         else:
             following = self._laws.average(now)
-        return self._laws.held(following, card, now)
+        return self._laws.held(following, now)
 
     def _turned_away(self) -> Ticket | None:
         overloaded = self._newest is not None and self._newest.outcome is Outcome.OVERLOAD
@@ -85,10 +82,9 @@ class Peek:
 
     def what_if(self, ticket: Ticket, priority: Priority) -> WhatIf | None:
         """The same request once more, now, in that class; None without an engine."""
-        card = self._engine.card
-        if card is None:
-            return None
         now = self._clock.monotonic()
+        if not self._sides.look(now):
+            return None
         again = replace(ticket, arrived=now, priority=priority, deadline=None, queued_at=None)
-        wait = self._laws.wait(again, card, now, self._engine.stalled_for(now))
+        wait = self._laws.wait(again, now)
         return WhatIf(wait, self._laws.threshold(again, now).seconds)

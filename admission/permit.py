@@ -19,7 +19,9 @@ class Ledger:
     """What has been promised of the engine. `room` and `take` keep slots and blocks inside bounds,
     except for what a request's output outgrows its estimate by: that the engine has to find."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: "Ledger | None" = None) -> None:
+        """`whole`: the ledger of all engines together, in which this one's counts as well."""
+        self._whole = whole
         self.seqs = 0
         self.kv_blocks = 0
         self.permits = 0
@@ -52,26 +54,33 @@ class Ledger:
     ) -> "Permit":
         """Promise it; must be given back exactly once. `output` tokens of each choice."""
         permit = Permit(self, n, kv_blocks, seconds, prompt, n * output)
-        self.permits += 1
         self._taken[0] += n
         self._add(permit, +1)
         return permit
 
     def give_back(self, permit: "Permit", how: Return) -> None:
         """For the permit: what it held is free again."""
-        self.permits -= 1
         self.returned[how] += 1
         self._given[0] += permit.n
         self._add(permit, -1)
-        if not self.permits:
-            self.seconds = self.prompt = self.output = 0.0  # no rounding error outlives them
+
+    def grow(self, kv_blocks: int) -> None:
+        """For the permit: more blocks than it was promised."""
+        self.kv_blocks += kv_blocks
+        if self._whole is not None:
+            self._whole.grow(kv_blocks)
 
     def _add(self, permit: "Permit", sign: int) -> None:
+        self.permits += sign
         self.seqs += sign * permit.n
         self.kv_blocks += sign * permit.kv_blocks
         self.seconds += sign * permit.seconds
         self.prompt += sign * permit.prompt
         self.output += sign * permit.output
+        if not self.permits:
+            self.seconds = self.prompt = self.output = 0.0  # no rounding error outlives them
+        if self._whole is not None:
+            self._whole._add(permit, sign)
 
 
 class Permit:
@@ -92,7 +101,7 @@ class Permit:
     def grow(self, kv_blocks: int) -> None:
         """Its output took more blocks than it was promised; nothing happens once it is back."""
         if self._ledger is not None:
-            self._ledger.kv_blocks += kv_blocks
+            self._ledger.grow(kv_blocks)
             self.kv_blocks += kv_blocks
 
     def success(self) -> None:

@@ -13,7 +13,9 @@ _FIRST = 1000.0  # characters that the assumption is worth
 class PromptSizes:
     """Learns characters per token."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: int = 0) -> None:
+        """`beginning`: how many of a prompt's first characters tell where it belongs; 0: none."""
+        self.beginning = beginning
         self._characters = _FIRST
         self._tokens = _FIRST / _CHARACTERS_PER_TOKEN
 

@@ -3,15 +3,18 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from surgetank.admission.cost import Estimate
 from surgetank.admission.expiry import Expiries
-from surgetank.admission.fair import FairOrder
+from surgetank.admission.fair import FairOrder, put_back
 from surgetank.admission.line import Line, Work
 from surgetank.admission.served import ServedRates
 from surgetank.admission.shares import FloorShares
 from surgetank.admission.ticket import Ticket
 from surgetank.telemetry.vocabulary import Lane, Priority
+
+_NOTHING = Work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,10 @@ class _Class:
     def count(self, ticket: Ticket, sign: int) -> None:
         """Add a ticket to the sums, or take it out; the oldest is read anew."""
         self.requests[ticket.lane] += sign * ticket.n
-        for work in (self.work, self.tenants.setdefault(ticket.tenant, Work())):
+        own = self.tenants.get(ticket.tenant)
+        if own is None:
+            own = self.tenants[ticket.tenant] = Work()
+        for work in (self.work, own):
             work.seconds += sign * ticket.estimate.seconds
             work.tokens += sign * ticket.prompt_tokens
         if not self.order.waits(ticket.tenant):
@@ -81,6 +87,8 @@ class Queue:
 
     def choices_ahead(self, priority: Priority) -> int:
         """Requests of that class and those above it; n choices count n."""
+        if not self.requests:
+            return 0
         ahead = 0
         for other, held in self._classes.items():
             if other <= priority:
@@ -89,9 +97,12 @@ class Queue:
 
     def above_rate(self, priority: Priority, now: float) -> float:
         """Engine-seconds per second that the classes above were served lately."""
-        return sum(
-            held.served.total(now) for other, held in self._classes.items() if other < priority
-        )
+        rate = 0.0
+        for other, held in self._classes.items():
+            if other >= priority:
+                break
+            rate += held.served.total(now)
+        return rate
 
     def due(self, ticket: Ticket) -> bool:
         """Whether its class has earned it by its floor share."""
@@ -99,6 +110,8 @@ class Queue:
 
     def line(self, ticket: Ticket, now: float) -> Line:
         """What a newcomer would find ahead of it."""
+        if not self.requests:
+            return Line(_NOTHING, self.above_rate(ticket.priority, now), _NOTHING, 0.0, 1, 0.0)
         held = self._classes[ticket.priority]
         own, tenants = held.tenants.get(ticket.tenant, Work()), held.turns(ticket)
         seconds, tokens = 0.0, 0
@@ -125,6 +138,17 @@ class Queue:
         self.requests += ticket.n
         self.tokens += ticket.prompt_tokens
         self._deadlines.set(ticket, ticket.due)
+
+    def restore(self, ticket: Ticket, now: float) -> None:
+        """One that was taken out before goes where it was: before the others of its class and
+        tenant that came later. It has waited since it first came."""
+        since = ticket.queued_at
+        self.add(ticket, now)
+        held = self._classes[ticket.priority]
+        ticket.queued_at = since
+        put_back(held.waiting, ticket)
+        held.order.put_back(ticket)
+        held.oldest = next(iter(held.waiting)).queued_at
 
     def remove(self, ticket: Ticket) -> bool:
         """Take it out, wherever it stands; False when it does not wait here."""
@@ -153,6 +177,12 @@ class Queue:
                 return [ticket, heads[0]]
         return heads
 
+    def in_turn(self, most: int) -> list[Ticket]:
+        """The first of all who wait, heads among them: the highest class first, inside a class the
+        tenants in their turn, each with all its own."""
+        turns = (held.order.in_turn(most) for held in self._classes.values())
+        return list(islice(chain.from_iterable(turns), most))
+
     def is_head(self, ticket: Ticket) -> bool:
         """Whether it is the next of its class."""
         return self._classes[ticket.priority].order.next() is ticket
@@ -170,7 +200,10 @@ class Queue:
         seconds, held = ticket.estimate.seconds, self._classes[ticket.priority]
         held.order.charge(ticket.tenant, seconds)
         held.served.add(ticket.tenant, seconds, now)
-        self._shares.served(ticket.priority, seconds, self._waits)
+        if self.requests:
+            self._shares.served(ticket.priority, seconds, self._waits)
+        else:
+            self._shares.forfeit()
 
     def corrected(self, ticket: Ticket, seconds: float) -> None:
         """A dispatched request cost that much more (less: negative) than it was charged."""
@@ -199,6 +232,8 @@ class Queue:
 
     def next_expiry(self, longest: float) -> float | None:
         """When the next ticket gives up, by its own deadline or after `longest` seconds."""
+        if not self.requests:
+            return None
         oldest = (held.oldest for held in self._classes.values())
         instants = [queued_at + longest for queued_at in oldest if queued_at is not None]
         if (deadline := self._deadlines.next_at()) is not None:

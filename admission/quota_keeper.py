@@ -24,9 +24,10 @@ class QuotaKeeper:
         """The gate's verdict, unless a shared limit is met. What is taken, the ticket holds."""
         if self._quotas.unlimited or isinstance(verdict, Refusal):
             return verdict
+        hits = max(1, ticket.hits)
         amounts = {
-            Quota.REQUESTS: 1.0,
-            Quota.TOKENS: float(ticket.cost_tokens),
+            Quota.REQUESTS: float(hits),
+            Quota.TOKENS: float(hits * ticket.cost_tokens),
             Quota.CONCURRENCY: 1.0,
         }
         if verdict.paid and self._quotas.shared:
@@ -42,11 +43,11 @@ class QuotaKeeper:
 
     def ended(self, ticket: Ticket) -> None:
         """The ticket's one end: its slot comes back, and the tokens that it did not use; all of it
-        when it was never queued."""
+        when it was never queued, or only asked."""
         taken, ticket.taken = ticket.taken, None
         if taken is None:
             return
-        if ticket.queued_at is None:
+        if ticket.queued_at is None or not ticket.hits:
             taken.undo()
         else:
-            taken.end({Quota.TOKENS: ticket.unused_tokens})
+            taken.end({Quota.TOKENS: ticket.hits * ticket.unused_tokens})

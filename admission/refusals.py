@@ -23,6 +23,15 @@ def barred(why: str) -> Refusal:
     return Refusal(Outcome.UNAUTHENTICATED, Reason.API_KEY, f"unauthenticated: {why}")
 
 
+def token_ids_only() -> Refusal:
+    """A door of text, before engines that neither take nor give any."""
+    message = (
+        "the engines behind this door take token ids alone: ask vllm.grpc.engine.VllmEngine on "
+        "the gRPC port"
+    )
+    return Refusal(Outcome.NOT_FOUND, Reason.UNKNOWN_ROUTE, message)
+
+
 def unknown_model(model: str, known: list[str]) -> Refusal:
     """Nobody serves that model here."""
     message = f"model {model[:100]!r} is not served here; available: {', '.join(known)}"

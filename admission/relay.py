@@ -1,7 +1,7 @@
 """One admitted request that an engine answers over HTTP: its bytes go by, and are counted."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,11 +10,13 @@ from surgetank.admission.api import Desk, End
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
 from surgetank.admission.prompt_size import PromptSizes
+from surgetank.admission.routing.affinity import Prefix, prefix_key
+from surgetank.admission.routing.side import Attached, EngineSide
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
-from surgetank.engine.api import Engine, ModelCard
+from surgetank.engine.api import ModelCard
 from surgetank.engine.backends.remote.api import PUSHBACK, AnswerHead, Forward, Remote, Usage
-from surgetank.engine.backends.remote.found import Vitals
+from surgetank.engine.backends.remote.config import Role
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class RelayAsk:
     exact: bool
     characters: int  # of text in the prompt
     rewrite: Callable[[bytes, int], bytes]  # (body, most): the body with fewer max_tokens
+    beginning: str = ""  # of the prompt, by which it belongs to an engine; "": it may go anywhere
 
     @property
     def prompt_tokens(self) -> int:
@@ -75,7 +78,7 @@ class Relay:
     def __init__(
         self,
         owner: Owner,
-        remote: Remote,
+        engines: Sequence["RelayEngine"],
         sizes: PromptSizes,
         ticket: Ticket,
         ask: RelayAsk,
@@ -83,13 +86,16 @@ class Relay:
     ) -> None:
         self.request_id: int | None = None  # set while the engine knows of it
         self.permit: Permit | None = None
+        self.side: EngineSide | None = None
         self.finished = False
         self._owner = owner
-        self._remote = remote
+        self._engines = engines
+        self._remote = engines[0].remote
         self._sizes = sizes
         self._ticket = ticket
         self._ask = ask
         self._listener = listener
+        self._answered = False  # its client has heard something
         self._complete = False
         self._verdict: Refusal | None = None  # what the engine's status makes of it
 
@@ -104,13 +110,16 @@ class Relay:
         """End it now, wherever it is; nothing happens when it has ended."""
         self._owner.end(self, refusals.cancelled(outcome, reason))
 
-    def start(self, request_id: int, time_left: float | None) -> None:
-        """Send it to the engine; raises BackendDown. A plain answer does not tell when its prompt
+    def start(self, request_id: int, time_left: float | None, at: int) -> None:
+        """Send it to that engine; raises BackendDown. A plain answer does not tell when its prompt
         was read: it counts as read at once, since else it would hold back all that follow."""
-        self.request_id = request_id
+        engine = self._engines[at]
+        self.request_id, self._remote = request_id, engine.remote
         forward, trace = self._ask.forward, self._ticket.trace
         if trace is not None:
             forward = replace(forward, headers=trace.passed_on(forward.headers))
+        if engine.pass_priority:
+            forward = replace(forward, body=prioritised(forward.body, self._ticket.priority))
         self._remote.forward(request_id, forward, self)
         if not self._ticket.stream:
             self._owner.heard(self)
@@ -154,10 +163,12 @@ class Relay:
     # The engine's side (AnswerSink).
 
     def on_head(self, head: AnswerHead) -> None:
-        """An engine that is full pushes back: its client then gets our hint, not its silence."""
+        """An engine that is full pushes back: another gets the request then, or its client our hint
+        and not the engine's silence."""
         if head.status in PUSHBACK:
-            self._owner.end(self, refusals.pushback(head.status))
+            self._not_taken(refusals.pushback(head.status))
             return
+        self._answered = True
         if head.status != _OK:
             self._verdict = refusals.by_backend(head.status)
         try:
@@ -183,8 +194,15 @@ class Relay:
 
     def on_lost(self, detail: str) -> None:
         """The connection broke."""
-        self.finished, self.request_id = True, None
-        self._owner.end(self, refusals.backend_down(detail))
+        self.request_id = None
+        self._not_taken(refusals.backend_down(detail))
+
+    def _not_taken(self, refusal: Refusal) -> None:
+        """Nothing that a proxy carries can go to another engine, nor what was answered in part."""
+        if self._answered or self._ask.forward.carrier is not None:
+            self._owner.end(self, refusal)
+        else:
+            self._owner.turned_away(self, refusal)
 
     def _count(self, events: int) -> None:
         now, ticket, recorder = self._owner.now(), self._ticket, self._owner.recorder
@@ -236,36 +254,41 @@ def prioritised(body: bytes, priority: int) -> bytes:
     return b'%b%b"priority":%d}' % (fields, comma, priority)
 
 
+@dataclass(frozen=True, slots=True)
+class RelayEngine:
+    """An engine of another maker, and how it is spoken to."""
+
+    remote: Remote
+    name: str = "engine"  # unique
+    role: Role = Role.BOTH
+    pass_priority: bool = False  # it is told each request's class
+
+    def attached(self) -> Attached:
+        """For the desk."""
+        return Attached(self.remote, self.name, self.role, lambda: self.remote.vitals)
+
+
 class RelayAdapter:
-    """Implements work.Adapter for a Remote."""
+    """Implements work.Adapter for Remotes."""
 
-    def __init__(
-        self,
-        remote: Remote,
-        names: Callable[[], tuple[str, ...]],
-        *,
-        pass_priority: bool = False,
-    ) -> None:
-        """`names`: every model that the engine answers to, now. `pass_priority`: it is told each
-        request's class."""
-        self.sizes = PromptSizes()
-        self._pass_priority = pass_priority
-        self._remote = remote
-        self._names = names
-
-    @property
-    def engine(self) -> Engine:
-        """What can be seen of it."""
-        return self._remote
-
-    @property
-    def vitals(self) -> Vitals:
-        """What it tells of itself, now."""
-        return self._remote.vitals
+    def __init__(self, *engines: RelayEngine, affinity_characters: int = 0) -> None:
+        """At least one. `affinity_characters` of a prompt say to which of several it belongs."""
+        self.sizes = PromptSizes(affinity_characters if len(engines) > 1 else 0)
+        self.engines = [each.attached() for each in engines]
+        self._engines = engines
 
     def serve(self, card: ModelCard, known: RelayModel | None) -> RelayModel:
-        """Nothing needs to be read."""
-        return RelayModel(card.name, card, self._names())
+        """Nothing needs to be read; by every name that all engines of that model answer to."""
+        answering = [
+            each.remote.models
+            for each in self._engines
+            if each.role is not Role.PREFILL
+            and each.remote.card is not None
+            and each.remote.card.name == card.name
+        ]
+        first, *others = answering or [(card.name,)]
+        names = tuple(name for name in first if all(name in other for other in others))
+        return RelayModel(card.name, card, names)
 
     def open(
         self,
@@ -276,10 +299,10 @@ class RelayAdapter:
         listener: RelayListener,
     ) -> Relay:
         """The work that it makes."""
-        if self._pass_priority:
-            body = prioritised(ask.forward.body, ticket.priority)
-            ask = replace(ask, forward=replace(ask.forward, body=body))
-        return Relay(owner, self._remote, self.sizes, ticket, ask, listener)
+        if ask.beginning:
+            tokens = self.sizes.tokens(len(ask.beginning))
+            ticket.prefix = Prefix(prefix_key(ask.beginning), tokens)
+        return Relay(owner, self._engines, self.sizes, ticket, ask, listener)
 
 
 RelayDesk = Desk[RelayModel, RelayAsk, RelayListener]

@@ -87,4 +87,8 @@ def _fields(ticket: Ticket, refusal: Refusal | None) -> dict[str, str | int | fl
             "output_tokens": ticket.output_tokens,
             "ttft": None if first is None else round(first - ticket.arrived, 6),
         }
+    if ticket.engine:
+        fields["backend"] = ticket.engine
+    if ticket.turned_away:
+        fields["moved_from"] = ", ".join(ticket.turned_away)
     return fields

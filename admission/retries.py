@@ -95,7 +95,5 @@ class Retries:
     def _spacing(self, ticket: Ticket) -> float:
         """C / (beta * mu)."""
         share = self._limits.get(Limit.RETRY_SHARE)
-        rates = self._laws.engine.rates
         cost = ticket.estimate.seconds or self._laws.mean_cost
-        drain = 1.0 if rates is None else rates.drain
-        return cost / (share * drain) if share else math.inf
+        return cost / (share * self._laws.drain) if share else math.inf

@@ -23,6 +23,10 @@ class FloorShares:
     def __init__(self, floor: float) -> None:
         """`floor`: share of each lower class, 0 to below 1/3."""
         self._rate = floor / (1.0 - _BELOW * floor)
+        self.forfeit()
+
+    def forfeit(self) -> None:
+        """Nobody waits any more."""
         self._earned = dict.fromkeys(Priority, 0.0)
 
     def due(self, priority: Priority, cost: float) -> bool:

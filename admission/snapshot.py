@@ -1,26 +1,61 @@
-"""What the desk looks like at one moment, and the gauges that are read from it."""
+"""What the desk looks like at one moment."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from surgetank.admission.flow import Flow
 from surgetank.admission.laws import LawsView
 from surgetank.admission.limits import Limit, LimitView
 from surgetank.admission.outcome import Refusal
-from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue, QueueLevel
+from surgetank.admission.routing.side import TAKING, SideState, Why
 from surgetank.admission.ticket import Ticket
+from surgetank.engine.api import ModelCard
+from surgetank.engine.backends.remote.config import Role
 from surgetank.engine.backends.remote.found import Vitals
-from surgetank.telemetry.registry import Registry, Sample
+from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.steprecord import StepRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A request that is over, kept for a while for `status` and `explain`."""
 
     ticket: Ticket
     refusal: Refusal | None  # None when it was served
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLook:
+    """One engine behind the gate. None stands for what cannot be known."""
+
+    name: str
+    url: str  # "": the embedded one
+    role: Role
+    state: SideState
+    since: float  # monotonic seconds, when that state began
+    back_at: float | None  # of an ejected one: when it comes back
+    card: ModelCard | None  # None while it is not there
+    vitals: Vitals
+    last_step: StepRecord | None
+    stalled_for: float | None  # as in DeskSnapshot
+    dispatched: int  # requests in it
+    dispatched_seqs: int
+    slots: float  # sequences that it may have now, by the limits, what was learned and slow start
+    learned_slots: float | None  # as its queue and refusals taught; None: they taught nothing
+    unread: int  # prompt tokens in it
+    kv_promised: float | None  # share of the pool
+    kv_used: float | None  # the same, or what it reported if that is more
+    drain: float | None  # mu, engine-seconds per second
+    model: StepModel | None
+    model_error: float  # mean relative
+    wait: float | None  # seconds to read an average prompt that were sent there now
+    largest_batch: float | None  # B_max there
+    faults: int  # in a row
+    ejections: int  # since the start
+    routed: Mapping[Why, int]  # requests that went there, since the start
+    moved_away: int  # of these, how many then went to another engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +82,8 @@ class DeskSnapshot:
     limit_usage: dict[str, float]
     ignored_headers: dict[tuple[str, str], int]  # by header and problem
     unheard: tuple[int, int] = (0, 0)  # sequences sent and taken back since its last report but one
-    vitals: Vitals = field(default_factory=Vitals)  # what the engine tells beside its steps
+    vitals: Vitals = field(default_factory=Vitals)  # what the first engine tells beside its steps
+    engines: tuple[EngineLook, ...] = ()  # all of them, in the order of the configuration
 
     @property
     def backend_up(self) -> bool:
@@ -55,11 +91,28 @@ class DeskSnapshot:
         return self.model is not None
 
     @property
+    def there(self) -> tuple[EngineLook, ...]:
+        """The engines that are connected."""
+        return tuple(engine for engine in self.engines if engine.card is not None)
+
+    @property
+    def card(self) -> ModelCard | None:
+        """Of the first engine that is there."""
+        return next((engine.card for engine in self.there), None)
+
+    @property
+    def slots(self) -> int:
+        """Sequences that the engines which get requests run at once."""
+        taking = (engine for engine in self.there if engine.state in TAKING)
+        return sum(engine.card.max_num_seqs for engine in taking if engine.card is not None)
+
+    @property
     def ledger_drift(self) -> int | None:
-        """Sequences that we count in the engine less those that it reported, beyond what may still
-        be on the way; None before it did."""
+        """Sequences that we count in the engines less those that they reported, beyond what may
+        still be on the way; None before any did."""
         if self.vitals.foreign:
-            return self.vitals.drift
+            told = [each.vitals.drift for each in self.engines if each.vitals.drift is not None]
+            return sum(told) if told else None
         step = self.last_step
         if step is None:
             return None
@@ -89,102 +142,17 @@ class DeskSnapshot:
 
 
 def limit_usage(
-    queue: Queue, ledger: Ledger, levels: tuple[QueueLevel, ...], kv_blocks: int | None
+    queue: Queue, engines: tuple[EngineLook, ...], levels: tuple[QueueLevel, ...]
 ) -> dict[str, float]:
-    """How much of each limit is taken, where that can be known; by the limit's name."""
+    """How much of each limit is taken, where that can be known, by its name; of those that hold for
+    each engine, what the fullest has."""
     usage = {
         Limit.QUEUE_REQUESTS.value: float(queue.requests),
         Limit.QUEUE_TOKENS.value: float(queue.tokens),
         Limit.QUEUE_WAIT.value: max(level.oldest_age or 0.0 for level in levels),
-        Limit.IN_FLIGHT_SEQS.value: float(ledger.seqs),
+        Limit.IN_FLIGHT_SEQS.value: float(max(each.dispatched_seqs for each in engines)),
     }
-    if kv_blocks:
-        usage[Limit.KV_RESERVE.value] = ledger.kv_blocks / kv_blocks
+    promised = [each.kv_promised for each in engines if each.kv_promised is not None]
+    if promised:
+        usage[Limit.KV_RESERVE.value] = max(promised)
     return usage
-
-
-_PLAIN: dict[str, Callable[[DeskSnapshot], float | None]] = {
-    "wait_threshold_seconds": lambda desk: desk.laws.threshold,
-    "queue_threshold_requests": lambda desk: desk.laws.queue_bound,
-    "request_cost_seconds": lambda desk: desk.laws.mean_cost,
-    "drain_rate": lambda desk: desk.laws.drain,
-    "step_model_fitted": lambda desk: desk.laws.fitted,
-    "step_model_error_ratio": lambda desk: desk.laws.error if desk.laws.fitted else None,
-    "retry_budget_seconds": lambda desk: desk.retry_budget,
-    "brownout_level": lambda desk: desk.view(Limit.BROWNOUT_LEVEL).current,
-    "ledger_drift": lambda desk: desk.ledger_drift,
-}
-
-
-def register_gauges(registry: Registry, look: Callable[[], DeskSnapshot]) -> None:
-    """Let the registry read the desk's gauges: of one page, all are of one look."""
-    seen: tuple[int, DeskSnapshot] | None = None
-
-    def read() -> DeskSnapshot:
-        nonlocal seen
-        if seen is None or seen[0] != registry.reads:
-            seen = registry.reads, look()
-        return seen[1]
-
-    def oldest_age() -> Iterator[Sample]:
-        for level in read().queue:
-            if level.oldest_age is not None:
-                yield {"priority": level.priority.label}, level.oldest_age
-
-    def limit() -> Iterator[Sample]:
-        for view in read().limits:
-            yield {"limit": view.name, "bound": "current"}, view.current
-            yield {"limit": view.name, "bound": "min"}, view.minimum
-            yield {"limit": view.name, "bound": "max"}, view.maximum
-
-    def limit_override() -> Iterator[Sample]:
-        for view in read().limits:
-            yield {"limit": view.name}, view.override is not None
-
-    def limit_usage() -> Iterator[Sample]:
-        for name, used in read().limit_usage.items():
-            yield {"limit": name}, used
-
-    def predicted_wait() -> Iterator[Sample]:
-        if (wait := read().laws.wait) is not None:
-            yield {"term": "slot"}, wait.slot
-            yield {"term": "prefill"}, wait.prefill
-            yield {"term": "age"}, wait.age
-            yield {"term": "total"}, wait.seconds
-
-    def known(value: Callable[[DeskSnapshot], float | None]) -> Callable[[], Iterator[Sample]]:
-        """A gauge without labels; nothing where nothing is known."""
-
-        def read_one() -> Iterator[Sample]:
-            if (number := value(read())) is not None:
-                yield {}, number
-
-        return read_one
-
-    def backend_up() -> Iterator[Sample]:
-        yield {"backend": read().vitals.kind}, read().backend_up
-
-    def backend_age() -> Iterator[Sample]:
-        desk = read()
-        age = desk.stalled_for if desk.last_step is not None else None
-        if desk.vitals.foreign:
-            age = desk.vitals.age(desk.at)
-        if age is not None:
-            yield {"backend": desk.vitals.kind}, age
-
-    def signal_available() -> Iterator[Sample]:
-        vitals = read().vitals
-        if vitals.foreign:
-            for signal, there in vitals.available().items():
-                yield {"backend": vitals.kind, "signal": signal}, there
-
-    registry.source("queue_oldest_age_seconds", oldest_age)
-    registry.source("predicted_wait_seconds", predicted_wait)
-    for name, value in _PLAIN.items():
-        registry.source(name, known(value))
-    registry.source("limit", limit)
-    registry.source("limit_override", limit_override)
-    registry.source("limit_usage", limit_usage)
-    registry.source("backend_up", backend_up)
-    registry.source("backend_metrics_age_seconds", backend_age)
-    registry.source("backend_signal_available", signal_available)

@@ -196,4 +196,5 @@ def _generation(ticket: Ticket) -> Attributes:
         names.FIRST_CHUNK: None if first is None else first - ticket.arrived,
         names.TPOT: ticket.tpot,
         names.LONGEST_GAP: ticket.longest_gap or None,
+        names.BACKEND: ticket.engine or None,
     }

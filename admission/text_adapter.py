@@ -5,33 +5,28 @@ from collections.abc import Callable
 from surgetank.admission.api import Ask, Listener, TextModel
 from surgetank.admission.call import Call
 from surgetank.admission.desk import FrontDesk
+from surgetank.admission.routing.side import Attached
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
-from surgetank.engine.api import Backend, Engine, ModelCard
-from surgetank.engine.backends.remote.found import Vitals
+from surgetank.engine.api import Backend, ModelCard
 from surgetank.engine.text.codec import TextCodec
 
 TextFrontDesk = FrontDesk[TextModel, Ask, Listener]
 
 
 class TextAdapter:
-    """Implements work.Adapter for a Backend."""
+    """Implements work.Adapter for Backends: all that they tell is in their steps."""
 
     def __init__(
-        self, backend: Backend, make_codec: Callable[[ModelCard], TextCodec] = TextCodec
+        self, *backends: Backend, make_codec: Callable[[ModelCard], TextCodec] = TextCodec
     ) -> None:
-        self._backend = backend
+        """At least one; several are called after their place."""
+        self._backends = backends
         self._make_codec = make_codec
-
-    @property
-    def engine(self) -> Engine:
-        """What can be seen of it."""
-        return self._backend
-
-    @property
-    def vitals(self) -> Vitals:
-        """All that it tells is in its steps."""
-        return Vitals()
+        if len(backends) == 1:
+            self.engines = [Attached(backends[0])]
+        else:
+            self.engines = [Attached(each, str(at)) for at, each in enumerate(backends)]
 
     def serve(self, card: ModelCard, known: TextModel | None) -> TextModel:
         """A known tokenizer is not read again. Raises ValueError for one that cannot be read."""
@@ -43,4 +38,4 @@ class TextAdapter:
         self, owner: Owner, ticket: Ticket, served: TextModel, ask: Ask, listener: Listener
     ) -> Call:
         """Raises ValueError for stop strings that cannot be."""
-        return Call(owner, self._backend, ticket, ask, served.codec, listener)
+        return Call(owner, self._backends, ticket, ask, served.codec, listener)

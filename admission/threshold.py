@@ -22,11 +22,10 @@ so it falls when the engine slows (mu) and when requests grow (C_mean), by itsel
 number that it replaces does neither.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(msgspec.Struct, frozen=True):
     """The longest wait in seconds, and whether the caller's deadline is what made it so."""
 
     seconds: float

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from surgetank.admission.cost import UNKNOWN, Estimate
 from surgetank.admission.leases.quotas import Denied, Taken
 from surgetank.admission.outcome import Refusal
+from surgetank.admission.routing.affinity import Prefix
 from surgetank.admission.wait import Wait
 from surgetank.telemetry.tracecontext import SpanId, TraceContext
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
@@ -12,8 +15,7 @@ from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
 MAX_EVENTS = 64  # of those that may repeat
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The desk as a request found it when it came to the gate."""
 
     queued: int  # requests of all classes; n choices count n
@@ -51,6 +53,8 @@ class Ticket:
     max_tokens: int = 0
     n: int = 1
     stream: bool = False
+    hits: int = 1  # what it counts at quotas; 0: it only asks
+    prefix: Prefix | None = None  # what it begins with; None: it may go anywhere
     # what the gate made of it
     estimate: Estimate = UNKNOWN
     fingerprint: bytes = b""  # b"" until the body was read
@@ -62,7 +66,9 @@ class Ticket:
     taken: Taken | None = None  # what it holds of shared limits, until its end
     # life
     queued_at: float | None = None
-    dispatched_at: float | None = None
+    dispatched_at: float | None = None  # the last time, if it moved
+    engine: str = ""  # the name of the one that it went to last; "": to none yet
+    turned_away: tuple[str, ...] = ()  # the engines that it was moved away from, in order
     first_token_at: float | None = None
     heard: bool = False  # its prompt counts as read
     last_token_at: float | None = None

@@ -6,13 +6,20 @@ W_slot, until a slot is free: 0 while slots and KV are free and nothing waits ah
 in the queue ahead (line.py) and one request's more: the running one whose end frees the slot. (With
 B sequences of mean cost C, each served at mu/B, the first of them ends after C/mu.)
 W_pre, until its prompt is reached: prompt tokens ahead, in the engine and in the queue, at a full
-chunk per step. A request waits for both at once, hence the larger of the two.
+chunk per step. A request waits for both at once, hence the larger of the two. Of several engines
+each reads what it has, b_i tokens at r_i per second, and who is done first takes from the queue. So
+its L tokens are read when the waterline t reaches
+
+    sum_i max(0, t - b_i/r_i) * r_i = L       for L = 0: the least b_i/r_i
+
 age, the engine's silence beyond what a step takes: a stall shows before anything else does.
 gamma, an EWMA of a class's actual over predicted waits, within .5 to 2, takes up what is missed.
 The request's own prompt is not in W: it would starve the long ones. It decides feasibility only.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+
+import msgspec
 
 from surgetank.admission.engine_view import Rates
 from surgetank.telemetry.vocabulary import Priority
@@ -22,8 +29,7 @@ _WEIGHT = 0.05
 _WORTH = 0.05  # seconds: a shorter prediction says nothing about gamma
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """W and what it is made of, in seconds."""
 
     slot: float
@@ -49,9 +55,22 @@ class Wait:
         return "slot" if self.slot >= self.prefill else "prefill"
 
 
-def predicted(rates: Rates, slot: float, tokens: float, age: float, gamma: float) -> Wait:
-    """W, with `slot` seconds until a slot is free and `tokens` of prompts to be read before."""
-    return Wait(slot, tokens / rates.chunk * rates.chunk_seconds, age, gamma)
+def reading(rates: Rates, tokens: float) -> float:
+    """W_pre of one engine, seconds: `tokens` are to be read before."""
+    return tokens / rates.chunk * rates.chunk_seconds
+
+
+def reading_shared(readers: Sequence[tuple[Rates, float]], queued: float) -> float:
+    """W_pre of several engines, each with what it has unread; `queued` tokens wait for all. 0
+    without any engine."""
+    filling = sorted((reading(rates, unread), reading(rates, 1.0)) for rates, unread in readers)
+    speed, left, level = 0.0, queued, filling[0][0] if filling else 0.0
+    for at, each in filling:
+        if (at - level) * speed >= left:
+            break
+        left -= (at - level) * speed
+        level, speed = at, speed + 1.0 / max(1e-12, each)
+    return level + (left / speed if speed else 0.0)
 
 
 class Calibration:

@@ -5,9 +5,9 @@ from typing import Protocol, Self, TypeVar
 
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
+from surgetank.admission.routing.side import Attached, EngineSide
 from surgetank.admission.ticket import Ticket
-from surgetank.engine.api import Engine, ModelCard
-from surgetank.engine.backends.remote.found import Vitals
+from surgetank.engine.api import ModelCard
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
@@ -44,6 +44,7 @@ class Work(Hashable, Protocol):
 
     request_id: int | None  # set while the engine knows of it
     permit: Permit | None
+    side: EngineSide | None  # the engine that has it, or had it last
 
     @property
     def ticket(self) -> Ticket:
@@ -61,8 +62,8 @@ class Work(Hashable, Protocol):
     def hold(self, held: bool) -> None:
         """The client does not keep up with reading, or does again."""
 
-    def start(self, request_id: int, time_left: float | None) -> None:
-        """Hand it to the engine. Raises BackendDown."""
+    def start(self, request_id: int, time_left: float | None, at: int) -> None:
+        """Hand it to the engine at that place of its adapter's. Raises BackendDown."""
 
     def stop(self) -> None:
         """The engine need not go on with it."""
@@ -86,6 +87,10 @@ class Owner(Protocol):
 
     def end(self, work: Work, refusal: Refusal | None) -> None:
         """End it, ok when there is no refusal. Only the first end counts."""
+
+    def turned_away(self, work: Work, refusal: Refusal) -> None:
+        """Its engine was lost or does not take it, and its client has heard nothing: it goes to
+        another engine, or ends so."""
 
     def heard(self, work: Work) -> None:
         """Its client has its first token: a read timeout no longer counts."""
@@ -121,18 +126,15 @@ _ListenerT = TypeVar("_ListenerT", contravariant=True)
 
 
 class Adapter(Protocol[ModelT, _AskT, _ListenerT]):
-    """One kind of engine: how its models are served, and how work is handed to it."""
+    """One kind of engines: how their model is served, and how work is handed to them."""
 
     @property
-    def engine(self) -> Engine:
-        """What can be seen of it."""
-
-    @property
-    def vitals(self) -> Vitals:
-        """What it tells of itself beside its steps, now."""
+    def engines(self) -> Sequence[Attached]:
+        """All that there are; work names them by their place."""
 
     def serve(self, card: ModelCard, known: ModelT | None) -> ModelT:
-        """An engine came up; `known` was served before. Raises ValueError when it cannot be."""
+        """An engine came or went; `known` was served before, and `card` has the sizes of the
+        largest that is there. Raises ValueError when it cannot be."""
 
     def open(
         self, owner: Owner, ticket: Ticket, served: ModelT, ask: _AskT, listener: _ListenerT

@@ -1,4 +1,4 @@
-"""What every act over the admin API carries: who, why, and whether to do it at all."""
+"""What every act over the admin API carries: who, why, whether to do it at all; what it answers."""
 
 from typing import Annotated, Any
 
@@ -34,3 +34,14 @@ class FleetEnding(Ending):
     """The end of what may have begun everywhere."""
 
     fleet: bool = FLEET
+
+
+class ChangeOut(BaseModel):
+    """What an act changed."""
+
+    what: str
+    before: float | bool
+    after: float | bool
+    ttl: float | None
+    dry_run: bool
+    fleet: bool = Field(description="whether every sidecar that shares our Redis is told")

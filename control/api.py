@@ -16,10 +16,21 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from surgetank import __version__
 from surgetank.admission.limits import LimitError
 from surgetank.control.actions import Actions, Change, UnknownName, WouldWorsen
-from surgetank.control.acts import DRY_RUN, FLEET, FORCE, MAX_TTL, Ending, FleetEnding, Reason
+from surgetank.control.acts import (
+    DRY_RUN,
+    FLEET,
+    FORCE,
+    MAX_TTL,
+    ChangeOut,
+    Ending,
+    FleetEnding,
+    Reason,
+)
+from surgetank.control.api_backends import add_backends
 from surgetank.control.api_insight import add_insight
 from surgetank.control.api_policy import add_policies
 from surgetank.control.apidocs import page
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.console.feed import Feed
 from surgetank.control.console.routes import add_console
 from surgetank.control.fleet.membership import FleetOut
@@ -62,6 +73,10 @@ class Service(Protocol):
         """Policies in their parts."""
 
     @property
+    def backend_drains(self) -> BackendDrains:
+        """A drain for each engine."""
+
+    @property
     def feed(self) -> Feed:
         """What the console follows."""
 
@@ -87,17 +102,6 @@ class BeginDrain(Reason):
     ttl: float | None = Field(default=None, gt=0, le=MAX_TTL, description="seconds")
     dry_run: bool = DRY_RUN
     fleet: bool = FLEET
-
-
-class ChangeOut(BaseModel):
-    """What an act changed."""
-
-    what: str
-    before: float | bool
-    after: float | bool
-    ttl: float | None
-    dry_run: bool
-    fleet: bool = Field(description="whether every sidecar that shares our Redis is told")
 
 
 class LimitsOut(BaseModel):
@@ -127,6 +131,7 @@ def create_app(service: Service, token: str = "") -> FastAPI:
     _add_inspecting(app, service.inspection)
     add_insight(app, service)
     add_policies(app, service)
+    add_backends(app, service)
     _add_acting(app, service)
     add_console(app, service.feed)
 

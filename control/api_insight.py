@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from surgetank.admission.limits import Limit, limit_named
 from surgetank.control.diagnose.verdict import Slo
 from surgetank.control.explain import ExplainOut, UnknownRequest
+from surgetank.control.insight.backend_shapes import BackendsOut
 from surgetank.control.insight.service import Insight
 from surgetank.control.insight.shapes import (
-    BackendsOut,
     DiagnosisOut,
     MemoryOut,
     QueueOut,

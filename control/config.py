@@ -11,11 +11,13 @@ from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.leases.config import LeasesConfig
 from surgetank.admission.policies.canary import CanaryConfig
+from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.tenants import TenantsConfig
 from surgetank.control.fleet.config import FleetConfig
 from surgetank.control.policies.plugins import control_policies
 from surgetank.control.policies.table import POLICIES
 from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.found import EMBEDDED
 from surgetank.engine.config import EngineConfig
 from surgetank.telemetry.slo import SloTargets
 from surgetank.telemetry.tracing_config import TracingConfig
@@ -105,7 +107,12 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     engine: EngineConfig = Field(default_factory=EngineConfig)
-    backend: BackendConfig = Field(default_factory=BackendConfig)
+    backends: tuple[BackendConfig, ...] = Field(
+        default=(),
+        max_length=24,
+        description="Engines of other makers to protect; none: the embedded one.",
+    )
+    routing: RoutingConfig = Field(default_factory=RoutingConfig)
     gate: GateConfig = Field(default_factory=GateConfig)
     tenants: TenantsConfig = Field(default_factory=TenantsConfig)
     leases: LeasesConfig = Field(default_factory=LeasesConfig)
@@ -120,12 +127,26 @@ class Config(BaseModel):
     log: LogConfig = Field(default_factory=LogConfig)
     tracing: TracingConfig = Field(default_factory=TracingConfig)
 
+    @field_validator("backends")
+    @classmethod
+    def _told_apart(cls, backends: tuple[BackendConfig, ...]) -> tuple[BackendConfig, ...]:
+        names = [backend.name for backend in backends]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{', '.join(twice)}: each engine has a name of its own")
+        if EMBEDDED in names:
+            raise ValueError(f"{EMBEDDED} is the name of our own engine; allowed: any other")
+        if len({backend.speaks_grpc for backend in backends}) > 1:
+            raise ValueError("some are http and some grpc; allowed: all of one kind")
+        if any(backend.speaks_grpc and backend.pass_priority for backend in backends):
+            raise ValueError("pass_priority is true; allowed before engines by http alone")
+        return backends
+
     @model_validator(mode="after")
     def _proxies_need_an_engine_of_their_own(self) -> Self:
         for name, port in (("envoy", self.envoy.port), ("admit", self.admit.port)):
-            if port is not None and self.backend.url is None:
+            if port is not None and (not self.backends or self.backends[0].speaks_grpc):
                 raise ValueError(
-                    f"{name}.port is {port}, but the embedded engine is reached through this "
-                    "process alone; allowed: null, or a backend.url"
+                    f"{name}.port is {port}, but the embedded engine and those by grpc are reached "
+                    "through this process alone; allowed: null, or an engine in backends by http"
                 )
         return self

@@ -1,4 +1,4 @@
-"""Draining: new requests are refused, those in flight complete; for a while or for good."""
+"""Draining: nothing new is let in, what is in flight completes; for a while or for good."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +20,16 @@ class Hold:
 
 
 class Drain:
-    """Holds the one switch; `turn` does what it says to desk and doors."""
+    """Holds one switch; `turn` does what it says: to desk and doors, or to one engine."""
 
-    def __init__(self, clock: Clock, journal: Journal, turn: Callable[[bool], None]) -> None:
+    def __init__(
+        self, clock: Clock, journal: Journal, turn: Callable[[bool], None], what: str = WHAT
+    ) -> None:
+        """`what`: as the journal calls it."""
         self._clock = clock
         self._journal = journal
         self._turn = turn
+        self._what = what
         self.hold: Hold | None = None
 
     @property
@@ -70,5 +74,5 @@ class Drain:
         self, who: str, why: str, before: bool, after: bool, ttl: float | None, cause: str
     ) -> None:
         self._journal.write(
-            who=who, why=why, what=WHAT, before=before, after=after, ttl=ttl, cause=cause
+            who=who, why=why, what=self._what, before=before, after=after, ttl=ttl, cause=cause
         )

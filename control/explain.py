@@ -84,6 +84,8 @@ class ExplainOut(BaseModel):
     attempt: int
     detected_by: str
     model: str
+    backend: str = Field(description="the engine that it went to last; empty: to none yet")
+    moved_from: list[str] = Field(description="engines that were lost or turned it away, in order")
     prompt_tokens: int
     cached_tokens: int
     max_tokens: int
@@ -137,6 +139,8 @@ def _explain(
         attempt=ticket.attempt,
         detected_by=ticket.detected_by,
         model=ticket.model,
+        backend=ticket.engine,
+        moved_from=list(ticket.turned_away),
         prompt_tokens=ticket.prompt_tokens,
         cached_tokens=ticket.cached_tokens,
         max_tokens=ticket.max_tokens,

@@ -19,7 +19,8 @@ def judge(desk: DeskSnapshot, hung_after: float) -> Health:
     if desk.draining:
         return Health(live=True, ready=False, detail="draining")
     if desk.model is None:
-        return Health(live=True, ready=False, detail="the engine is not there")
+        missing = "no engine takes requests" if desk.there else "the engine is not there"
+        return Health(live=True, ready=False, detail=missing)
     for limit in desk.limits:
         if limit.name in (Limit.QUEUE_REQUESTS, Limit.QUEUE_TOKENS):
             used = desk.limit_usage[limit.name.value]

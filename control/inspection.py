@@ -1,5 +1,6 @@
 """A look inside the processes from beside them: step ring and stacks, by the files they keep."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, Field
@@ -29,14 +30,14 @@ class StacksOut(BaseModel):
 class Inspection:
     """What the files beside one socket tell. Every method reads files: not for an event loop."""
 
-    def __init__(self, socket: Path, foreign: str | None = None) -> None:
-        """`foreign`: the address of another maker's engine, which keeps no such files."""
+    def __init__(self, socket: Path, foreign: Sequence[str] = ()) -> None:
+        """`foreign`: the addresses of other makers' engines, which keep no such files."""
         self._socket = socket
         self._foreign = foreign
 
     def steps(self, last: int, slow: bool, file: Path | None = None) -> StepsOut:
         """The newest steps, or the newest slow ones. Raises RingError."""
-        self._check_own(file, "its steps, inferred: surgetank backends")
+        self._check_own(file, "what is known of steps: surgetank backends")
         ring = read_ring(file or ring_path(self._socket), None if slow else last)
         return steps_out(ring, last, slow)
 
@@ -51,15 +52,18 @@ class Inspection:
 
     def _check_own(self, file: Path | None, instead: str) -> None:
         """Files that an embedded engine left at the same socket are not this engine's."""
-        if self._foreign is not None and file is None:
-            raise RingError(f"{self._whose()}, it keeps no step ring; {instead}")
+        if self._foreign and file is None:
+            raise RingError(f"there is no step ring: {self._whose()}; {instead}")
 
     def _whose(self) -> str:
-        return f"the engine at {self._foreign} is another maker's"
+        places = ", ".join(self._foreign)
+        if len(self._foreign) > 1:
+            return f"the engines at {places} are other makers'"
+        return f"the engine at {places} is another maker's"
 
     def _stacks(self, process: str) -> ProcessStacks:
-        if self._foreign is not None and process == "engine":
-            error = f"{self._whose()}: its stacks are its own to show"
+        if self._foreign and process == "engine":
+            error = f"{self._whose()}; their stacks are their own to show"
             return ProcessStacks(process=process, pid=None, text="", error=error)
         try:
             found = read_stacks(stacks_path(self._socket, process))

@@ -8,13 +8,28 @@ from collections.abc import Iterator
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.policies.table import DEFAULT
 from surgetank.control.config import Config
+from surgetank.engine.backends.remote.config import Role
 
 _OF_THE_LAWS = ("kappa", "retry_share")  # limits that only the policy `laws` reads
 
 
 def lint(config: Config) -> list[str]:
     """Sentences, each beginning with the setting that it is about; empty when all is well."""
-    return [*_policies(config), *_shared_state(config), *_looks(config)]
+    return [*_backends(config), *_policies(config), *_shared_state(config), *_looks(config)]
+
+
+def _backends(config: Config) -> Iterator[str]:
+    if config.backends and all(each.role is Role.PREFILL for each in config.backends):
+        yield (
+            "backends has engines of role prefill alone: none takes requests, so that all are "
+            "refused"
+        )
+    envoy = config.envoy
+    if len(config.backends) > 1 and envoy.port is not None and not envoy.picks_endpoint:
+        yield (
+            "envoy.picks_endpoint is false: with several backends Envoy has to be told which of "
+            "them was chosen"
+        )
 
 
 def _policies(config: Config) -> Iterator[str]:

@@ -84,7 +84,11 @@ def summary(state: str, status: dict[str, Any], deaths: dict[str, int]) -> str:
         ]
     engine = status.get("engine") or {}
     if engine.get("model"):
-        parts.append(f"{engine['model']} on {engine['device']}")
+        parts.append(f"{engine['model']} on {engine['device'] or engine['version']}")
+    engines = status.get("backends", [])
+    if len(engines) > 1:
+        taking = sum(each["state"] in ("up", "slow_start") for each in engines)
+        parts.append(f"{taking} of {len(engines)} engines")
     parts += [f"{name} restarts {count}" for name, count in deaths.items() if count]
     return "  ".join(parts)
 

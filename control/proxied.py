@@ -7,6 +7,7 @@ from surgetank.admission.desk import AnyDesk
 from surgetank.admission.doors.carried import Carriage
 from surgetank.admission.doors.envoy.server import EnvoyDoor
 from surgetank.admission.doors.http.admit import AdmitRoutes
+from surgetank.admission.doors.http.exchange import TellLoad, tell_no_load
 from surgetank.admission.doors.http.routes import HealthCheck, RenderMetrics
 from surgetank.admission.doors.http.server import HttpServer
 from surgetank.admission.prompt_size import PromptSizes
@@ -30,6 +31,7 @@ class ProxiedDoors:
         clock: Clock,
         rng: random.Random,
         unread: Callable[[Reason], None],
+        load: TellLoad,
     ) -> None:
         """`sizes` of prompts for that engine; None: nothing can be carried to it."""
         self._config = config
@@ -39,7 +41,8 @@ class ProxiedDoors:
             return
         carriage = Carriage(desk, sizes, config.http.default_max_tokens)
         if config.envoy.port is not None:
-            self._envoy = EnvoyDoor(config.envoy, carriage)
+            told = load if config.envoy.load_header else tell_no_load
+            self._envoy = EnvoyDoor(config.envoy, carriage, told)
         if config.admit.port is not None:
             place = {"host": config.admit.host, "port": config.admit.port}
             self._admit = HttpServer(

@@ -29,8 +29,10 @@ Generated from the models by `surgetank docs config`; a test keeps it current.
 
 A setting comes from, later ones winning: its default, the preset given by `--preset` (presets.md),
 the TOML file given by `--config`, the environment as `SURGETANK_SECTION__KEY`, and `--set
-section.key=value` or a flag. In the last two `none` unsets what may be unset. A value that is not
-allowed stops the start with exit code 2 and one sentence."""
+section.key=value` or a flag. In the last two `none` unsets what may be unset. A list of tables is
+written as `[[backends]]` in the file and by number elsewhere, from 0: `SURGETANK_BACKENDS__0__URL`,
+`--set backends.0.url=...`; one that is given whole replaces what was said before. A value that is
+not allowed stops the start with exit code 2 and one sentence."""
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[Leaf]:
@@ -59,6 +61,12 @@ def tables(annotation: Any) -> list[type[BaseModel]]:
     """The models of a setting that is a list or a table of tables; none for any other."""
     inner = get_args(annotation)
     return [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
+
+
+def list_of_tables(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of each entry of a setting that is a list of tables, else None."""
+    inner = tables(field.annotation)
+    return inner[0] if inner and get_origin(field.annotation) is tuple else None
 
 
 def secret(field: FieldInfo) -> bool:
@@ -128,12 +136,14 @@ def markdown(model: type[BaseModel]) -> str:
     """The configuration reference: one table per section."""
     parts = [PREAMBLE]
     for name, field in model.model_fields.items():
-        section = as_section(field)
+        listed = list_of_tables(field)
+        section = listed or as_section(field)
         if section is None:
             continue
+        key = f"{name}.0" if listed else name
         parts.append(f"\n## {name}\n\n{_first_line(section)}\n")
         parts.append("| key | default | allowed | meaning |\n|---|---|---|---|")
-        parts.extend(_row(f"{name}.{key}", leaf) for key, leaf in leaves(section))
+        parts.extend(_row(f"{key}.{leaf}", inner) for leaf, inner in leaves(section))
     return "\n".join(parts) + "\n"
 
 

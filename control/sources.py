@@ -7,6 +7,7 @@ what is allowed.
 import difflib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,15 @@ from typing import Any, Literal, TypeVar, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from surgetank.control.reference import allowed, as_section, leaves, members, secret, tables
+from surgetank.control.reference import (
+    allowed,
+    as_section,
+    leaves,
+    list_of_tables,
+    members,
+    secret,
+    tables,
+)
 
 ENV_PREFIX = "SURGETANK_"
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -45,16 +54,20 @@ def load(
     flags: Iterable[Given] = (),
 ) -> ModelT:
     """The whole configuration. Raises ConfigError; reads nothing but its arguments."""
-    fields = dict(leaves(model))
+    fields = _fields(model)
     given: dict[str, Given] = {}
     for source in (preset, _from_file(model, file), _from_env(env or {}, fields), flags):
-        given.update((item.key, item) for item in source)
+        for item in source:
+            _take(given, item, fields)
     for item in given.values():
         _check_known(item, fields)
         _check_finite(item, fields)
     tree: dict[str, Any] = {}
     for item in given.values():
         _plant(tree, item.key, item.value)
+    for key, field in fields.items():
+        if list_of_tables(field):
+            _number(tree, key)
     try:
         return model.model_validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
@@ -63,14 +76,14 @@ def load(
 
 def from_text(model: type[BaseModel], key: str, text: str, source: str) -> Given:
     """A setting given as text (environment, --set): read as TOML where the key is no text."""
-    field = dict(leaves(model)).get(key)
+    field = _field(key, _fields(model))
     return Given(key, text if field is None else _parse(text, field), source)
 
 
 def from_assignment(model: type[BaseModel], assignment: str) -> Given:
     """`section.key=value`, as --set takes it; raises ConfigError when it is not that."""
     key, equals, text = assignment.partition("=")
-    if not equals or "." not in key:
+    if not equals or ("." not in key and key not in _fields(model)):
         raise ConfigError(f"--set {assignment!r} is not of the form section.key=value")
     return from_text(model, key.strip(), text.strip(), "--set")
 
@@ -110,9 +123,40 @@ def _from_env(env: Mapping[str, str], fields: dict[str, FieldInfo]) -> list[Give
     for name, text in env.items():
         if name.startswith(ENV_PREFIX) and "__" in name:
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
-            field = fields.get(key)
+            field = _field(key, fields)
             given.append(Given(key, text if field is None else _parse(text, field), name))
     return given
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Every setting by its key; of a list of tables also those of its first: backends.0.url."""
+    fields = dict(leaves(model))
+    for key, field in list(fields.items()):
+        if table := list_of_tables(field):
+            fields |= {f"{key}.0.{name}": inner for name, inner in table.model_fields.items()}
+    return fields
+
+
+def _field(key: str, fields: dict[str, FieldInfo]) -> FieldInfo | None:
+    """What all tables of a list have in common, their first has too."""
+    return fields.get(re.sub(r"\.\d+\.", ".0.", key))
+
+
+def _take(given: dict[str, Given], item: Given, fields: dict[str, FieldInfo]) -> None:
+    """Note what is given. A whole list replaces what was said of its tables before."""
+    field = fields.get(item.key)
+    if field is None or list_of_tables(field) is None:
+        given[item.key] = item
+        return
+    entries = item.value
+    if not isinstance(entries, list) or not all(isinstance(e, dict) and e for e in entries):
+        raise ConfigError(_one(item, field))
+    for key in [key for key in given if key.startswith(f"{item.key}.")]:
+        del given[key]
+    for number, entry in enumerate(entries):
+        for name, value in entry.items():
+            key = f"{item.key}.{number}.{name}"
+            given[key] = Given(key, value, item.source)
 
 
 def _parse(text: str, field: FieldInfo) -> Any:
@@ -134,7 +178,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _check_known(item: Given, fields: dict[str, FieldInfo]) -> None:
-    if item.key in fields:
+    if _field(item.key, fields) is not None:
         return
     near = difflib.get_close_matches(item.key, fields, n=1)
     section = item.key.split(".")[0]
@@ -149,8 +193,9 @@ def _check_known(item: Given, fields: dict[str, FieldInfo]) -> None:
 
 
 def _check_finite(item: Given, fields: dict[str, FieldInfo]) -> None:
-    if isinstance(item.value, float) and not math.isfinite(item.value):
-        raise ConfigError(_one(item, fields))
+    field = _field(item.key, fields)
+    if field and isinstance(item.value, float) and not math.isfinite(item.value):
+        raise ConfigError(_one(item, field))
 
 
 def _plant(tree: dict[str, Any], key: str, value: Any) -> None:
@@ -160,24 +205,37 @@ def _plant(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[name] = value
 
 
+def _number(tree: dict[str, Any], key: str) -> None:
+    """What was planted by number becomes the list that it is."""
+    *sections, name = key.split(".")
+    for section in sections:
+        tree = tree.get(section, {})
+    tables = tree.get(name, {})
+    for number in map(str, range(len(tables))):
+        if number not in tables:
+            raise ConfigError(f"{key}.{number} is not given, but {key}.{max(tables, key=int)} is")
+    if tables:
+        tree[name] = [tables[number] for number in sorted(tables, key=int)]
+
+
 def _sentence(error: ValidationError, given: dict[str, Given], fields: dict[str, FieldInfo]) -> str:
     """The first fault in words; a rule between several settings speaks for itself."""
     fault = error.errors()[0]
     path = [str(part) for part in fault["loc"]]
     for length in range(len(path), 0, -1):
         item = given.get(".".join(path[:length]))
-        if item is not None and item.key in fields:
+        field = None if item is None else _field(item.key, fields)
+        if item is not None and field is not None:
             said = fault["msg"].removeprefix("Value error, ")
             own_rule = f" ({said})" if fault["type"] == "value_error" else ""
-            if tables(fields[item.key].annotation):  # which of them, and what is wrong with it
+            if tables(field.annotation):  # which of them, and what is wrong with it
                 own_rule = f" ({'.'.join(path[length:])}: {said})"
-            return _one(item, fields) + own_rule
+            return _one(item, field) + own_rule
     message = fault["msg"].removeprefix("Value error, ")
     return f"{'.'.join(path)}: {message}" if path else message
 
 
-def _one(item: Given, fields: dict[str, FieldInfo]) -> str:
-    field = fields[item.key]
+def _one(item: Given, field: FieldInfo) -> str:
     value = json.dumps(item.value, default=str) if item.value is not None else "unset"
     if secret(field):
         value = "a secret of another kind"

@@ -19,7 +19,9 @@ from surgetank.admission.limits import (
     Override,
     limit_named,
 )
-from surgetank.control.drain import Drain
+from surgetank.control.actions import UnknownName
+from surgetank.control.backend_drains import BackendDrains
+from surgetank.control.drain import Drain, Hold
 from surgetank.control.journal import Journal
 from surgetank.telemetry.clock import Clock
 
@@ -42,6 +44,7 @@ class Acts(msgspec.Struct, frozen=True):
 
     limits: dict[str, Held] = {}
     drain: Held | None = None
+    backends: dict[str, Held] = {}  # engines that drain
 
 
 def standing_path(socket: Path) -> Path:
@@ -58,6 +61,7 @@ class Standing:
         clock: Clock,
         limits: Limits,
         drain: Drain,
+        backends: BackendDrains,
         journal: Journal,
         life_of: Callable[[Limit, Override], str] = lambda limit, override: "",
     ) -> None:
@@ -66,6 +70,7 @@ class Standing:
         self._clock = clock
         self._limits = limits
         self._drain = drain
+        self._backends = backends
         self._journal = journal
         self._written = Acts()
         self._open = True
@@ -84,11 +89,13 @@ class Standing:
             for view in self._limits.snapshot()
             if view.override is not None and (told := acts.limits.get(view.name)) is not None
         }
-        drain = acts.drain
-        if drain is not None:
-            left = None if drain.until is None else drain.until - self._clock.wall()
-            if left is None or left > 0:
-                self._drain.begin(drain.who, drain.why, left, cause="restart")
+        if acts.drain is not None:
+            self._begin(self._drain, acts.drain)
+        for name, held in acts.backends.items():
+            try:
+                self._begin(self._backends.named(name), held)
+            except UnknownName as error:
+                logger.warning("a drain cannot be set again: %s", error)
         self.save()
         return lives
 
@@ -104,10 +111,10 @@ class Standing:
             for view in self._limits.snapshot()
             if (held := view.override) is not None
         }
-        hold, drain = self._drain.hold, None
-        if hold is not None and not hold.final:
-            drain = Held(hold.who, hold.why, None if hold.until is None else hold.until + shift)
-        acts = Acts(limits, drain)
+        hold = self._drain.hold
+        drain = None if hold is None or hold.final else _held(hold, shift)
+        backends = {name: _held(hold, shift) for name, hold in self._backends.holds.items()}
+        acts = Acts(limits, drain, backends)
         if acts != self._written:
             self._write(acts)
             self._written = acts
@@ -120,6 +127,11 @@ class Standing:
     def _on_limit_change(self, change: LimitChange) -> None:
         if change.cause in _BY_OPERATORS:
             self.save()
+
+    def _begin(self, drain: Drain, held: Held) -> None:
+        left = None if held.until is None else held.until - self._clock.wall()
+        if left is None or left > 0:
+            drain.begin(held.who, held.why, left, cause="restart")
 
     def _override(self, name: str, held: Held, value: float, until: float) -> None:
         now = self._clock.monotonic()
@@ -166,3 +178,8 @@ class Standing:
             os.replace(fresh, self._path)
         except OSError as error:
             logger.warning("%s: %s; what stands now would not outlive a crash", self._path, error)
+
+
+def _held(hold: Hold, shift: float) -> Held:
+    """`shift`: from the monotonic clock to the wall's."""
+    return Held(hold.who, hold.why, None if hold.until is None else hold.until + shift)

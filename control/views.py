@@ -11,6 +11,7 @@ from surgetank.control.drain import Drain
 from surgetank.control.fleet.membership import FleetOut
 from surgetank.engine.api import ModelCard
 from surgetank.telemetry.recorder import Totals
+from surgetank.telemetry.steprecord import StepRecord
 
 
 class OverrideOut(BaseModel):
@@ -53,6 +54,16 @@ class EngineOut(BaseModel):
     pid: int
 
 
+class BackendStateOut(BaseModel):
+    """One engine in a line; `surgetank backends` tells the rest."""
+
+    name: str
+    state: str = Field(
+        description="up, slow_start, draining, ejected, down, other_model or prefill_only"
+    )
+    running: int = Field(description="sequences in it")
+
+
 class RequestsOut(BaseModel):
     """received equals the sum of the outcomes and those in flight."""
 
@@ -87,6 +98,7 @@ class StatusOut(BaseModel):
     uptime_seconds: float
     listeners: dict[str, str]
     engine: EngineOut | None
+    backends: list[BackendStateOut]
     requests: RequestsOut
     limits: list[LimitOut]
     drain: DrainOut | None
@@ -124,8 +136,8 @@ def _override_out(view: LimitView, now: float) -> OverrideOut | None:
     )
 
 
-def engine_out(card: ModelCard, desk: DeskSnapshot) -> EngineOut:
-    """The connected engine, from its card and its newest step."""
+def engine_out(card: ModelCard, step: StepRecord | None) -> EngineOut:
+    """A connected engine, from its card and its newest step."""
     return EngineOut(
         model=card.name,
         architecture=card.architecture,
@@ -134,7 +146,7 @@ def engine_out(card: ModelCard, desk: DeskSnapshot) -> EngineOut:
         context_length=card.context_length,
         kv_blocks=card.kv_blocks,
         kv_block_size=card.kv_block_size,
-        kv_blocks_used=desk.last_step.kv_used if desk.last_step and card.kv_blocks else None,
+        kv_blocks_used=step.kv_used if step and card.kv_blocks else None,
         max_num_seqs=card.max_num_seqs,
         version=card.engine_version,
         pid=card.pid,
@@ -145,7 +157,6 @@ def status_out(
     *,
     desk: DeskSnapshot,
     totals: Totals,
-    card: ModelCard | None,
     drain: Drain,
     control: ControlOut,
     listeners: dict[str, str],
@@ -161,7 +172,13 @@ def status_out(
         state=state,
         uptime_seconds=round(uptime, 3),
         listeners=listeners,
-        engine=engine_out(card, desk) if card else None,
+        engine=next(
+            (engine_out(each.card, each.last_step) for each in desk.engines if each.card), None
+        ),
+        backends=[
+            BackendStateOut(name=look.name, state=look.state, running=look.dispatched_seqs)
+            for look in desk.engines
+        ],
         requests=RequestsOut(
             received=totals.received,
             in_flight=totals.in_flight,

@@ -1,8 +1,8 @@
 """The metrics that the sidecar exports: request, queue, admission, control and retry."""
 
 from surgetank.telemetry.buckets import BACKOFF, DURATION, PER_TOKEN, TTFT, WAIT
+from surgetank.telemetry.catalog_backends import BACKEND_METRICS
 from surgetank.telemetry.metricspec import (
-    BACKEND,
     CAUSE,
     DETECTED_BY,
     LANE,
@@ -245,24 +245,6 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     _control.counter(
         "journal_write_failures_total", "Changes that the journal's file did not get."
     ),
-    _control.gauge("backend_up", "1 while the engine is connected, else 0.", BACKEND),
-    _control.gauge(
-        "backend_metrics_age_seconds",
-        "Since the embedded engine last reported a step, or another's metrics were last read; "
-        "absent before the first.",
-        BACKEND,
-        unit="seconds",
-    ),
-    _control.gauge(
-        "backend_signal_available",
-        "1 while another maker's engine tells this of itself, else 0.",
-        BACKEND,
-        closed(
-            "signal",
-            *("running", "waiting", "kv_used"),
-            *("prompt_tokens", "output_tokens", "preemptions"),
-        ),
-    ),
     _control.gauge(
         "shared_state_mode",
         "1 for where this sidecar's shares of quotas come from: it is the only one, leases renewed "
@@ -316,4 +298,4 @@ TRACE_METRICS: tuple[MetricSpec, ...] = (
     ),
 )
 
-SIDECAR_METRICS = REQUEST_METRICS + QUEUE_METRICS + GATE_METRICS + TRACE_METRICS
+SIDECAR_METRICS = REQUEST_METRICS + QUEUE_METRICS + GATE_METRICS + BACKEND_METRICS + TRACE_METRICS

@@ -52,6 +52,7 @@ THRESHOLD = "surgetank.wait_threshold"
 AHEAD = "surgetank.queue.ahead"
 TPOT = "surgetank.time_per_output_token"
 LONGEST_GAP = "surgetank.longest_gap"
+BACKEND = "surgetank.backend"
 LINK = "surgetank.link"
 
 # Our histograms beside OpenTelemetry's server metrics: same meaning, same unit (seconds).

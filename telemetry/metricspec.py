@@ -101,7 +101,8 @@ MODEL = Label("model", (UNKNOWN, OTHER), Openness.ALLOWED)
 LIMIT = Label("limit", (), Openness.OURS)
 POLICY = Label("policy", (), Openness.OURS)
 CAUSE = Label("cause", ("operator", "expiry"), Openness.OURS)
-BACKEND = Label("backend", (), Openness.OURS)
+BACKEND = Label("backend", (), Openness.OURS)  # an engine's name, as configured
+MAKER = Label("maker", (), Openness.OURS)
 # What tells an attempt number: a header, or the gate's own memory; `none` on a first try.
 DETECTED_BY = Label(
     "detected_by",

@@ -18,7 +18,7 @@ Each sweep lowers the convex objective; what the data does not determine stays w
 lambda = .999 forgets half in 700 steps.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from surgetank.telemetry.steprecord import StepRecord
 
@@ -30,8 +30,7 @@ _SWEEPS = 2
 _SCALE = (1.0, 0.01, 0.1, 0.001)  # brings features to one order of magnitude
 
 
-@dataclass(frozen=True, slots=True)
-class StepModel:
+class StepModel(msgspec.Struct, frozen=True):
     """Seconds: per step, per prompt token, per decoding sequence, per token of context."""
 
     t0: float

@@ -9,8 +9,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from surgetank.admission.api import Ask, Delta, End, Headers, Listener, TextModel
 from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.routing.side import SideState
+from surgetank.admission.snapshot import EngineLook
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard, TokenLogprob
+from surgetank.engine.backends.remote.config import Role
+from surgetank.engine.backends.remote.found import Found, Vitals
 from surgetank.engine.text.codec import TextCodec
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
@@ -98,7 +102,8 @@ class FakeCall:
         if wanted is not None:
             logprobs = [TokenLogprob(-0.5, [(i, -0.5 - k) for k in range(wanted)]) for i in ids]
         self._tokens += len(ids)
-        self.listener.on_delta(Delta(index, text, list(ids), logprobs, finish))
+        matched = self._texts[index].matched
+        self.listener.on_delta(Delta(index, text, list(ids), logprobs, finish, matched))
 
     def end(self, refusal: Refusal | None = None, cached_tokens: int = 0) -> None:
         """The request's one end: ok, or as the refusal says."""
@@ -250,3 +255,39 @@ def step_record(**changes: object) -> StepRecord:
         **changes,
     }
     return StepRecord(**values)  # type: ignore[arg-type]
+
+
+def engine_look(name: str = "gpu-1", **changes: object) -> EngineLook:
+    """A vLLM with four slots that is up for 100 s, and of which nothing is learned yet."""
+    card = tiny_card(name="m", max_num_seqs=4, kv_blocks=0, pid=0, device="")
+    url = f"http://{name}:8000"
+    values: dict[str, object] = {
+        "name": name,
+        "url": url,
+        "role": Role.BOTH,
+        "state": SideState.UP,
+        "since": -100.0,
+        "back_at": None,
+        "card": card,
+        "vitals": Vitals("vllm", url, Found("vllm", "0.32.0", card, ("m",))),
+        "last_step": None,
+        "stalled_for": 0.0,
+        "dispatched": 0,
+        "dispatched_seqs": 0,
+        "slots": 4.0,
+        "learned_slots": None,
+        "unread": 0,
+        "kv_promised": None,
+        "kv_used": None,
+        "drain": None,
+        "model": None,
+        "model_error": 0.0,
+        "wait": None,
+        "largest_batch": None,
+        "faults": 0,
+        "ejections": 0,
+        "routed": {},
+        "moved_away": 0,
+        **changes,
+    }
+    return EngineLook(**values)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import click
 from click.testing import CliRunner
 
 from surgetank.control.cli import main
-from surgetank.control.demo.table import as_markdown
+from surgetank.control.demo.table import as_comparison, as_markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -17,6 +17,12 @@ README = (ROOT / "README.md").read_text("utf-8")
 def test_the_storm_table_is_the_measured_one() -> None:
     document = json.loads((ROOT / "docs/measured/storm.json").read_text("utf-8"))
     assert as_markdown(document) in README
+
+
+def test_the_table_of_other_makers_engines_is_the_measured_one() -> None:
+    files = sorted((ROOT / "docs/measured").glob("storm-*.json"))
+    assert len(files) == 2
+    assert as_comparison([json.loads(each.read_text("utf-8")) for each in files]) in README
 
 
 def test_linked_files_exist() -> None:

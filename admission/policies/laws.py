@@ -31,17 +31,17 @@ class LawsPolicy:
         self, ticket: Ticket, card: ModelCard, now: float, stalled_for: float | None
     ) -> Admission | Refusal:
         """The first that refuses does: the screen, memory, wait, queue, retry budget."""
-        refusal = self._screen.refuses(ticket, now) or self._memory(ticket, card)
+        refusal = self._screen.refuses(ticket, now) or self._memory(ticket)
         if refusal is not None:
             return refusal
-        wait = self._laws.wait(ticket, card, now, stalled_for)
+        wait = self._laws.wait(ticket, now)
         refusal = self._wait(ticket, wait, now)
         if refusal is not None:
             return refusal
         displaced = self._places.find(ticket)
         if isinstance(displaced, Refusal):
             return displaced
-        paid = ticket.lane is Lane.RETRY and self._contended(ticket, card, now, wait)
+        paid = ticket.lane is Lane.RETRY and self._contended(ticket, now, wait)
         if paid and (refusal := self._unpaid(ticket, now)) is not None:
             return refusal
         return Admission(displaced, wait, paid)
@@ -49,8 +49,8 @@ class LawsPolicy:
     def ended(self, ticket: Ticket, now: float) -> None:
         """Nothing to learn."""
 
-    def _memory(self, ticket: Ticket, card: ModelCard) -> Refusal | None:
-        used = self._laws.kv_pressure(card)
+    def _memory(self, ticket: Ticket) -> Refusal | None:
+        used = self._laws.kv_pressure()
         if used is None or ticket.priority not in LOW_CLASSES:
             return None
         limit = self._limits.get(Limit.KV_RESERVE_LOW)
@@ -76,11 +76,10 @@ class LawsPolicy:
             return None
         return refusals.long_wait(wait, left, by_deadline=True, binding="slot")
 
-    def _contended(self, ticket: Ticket, card: ModelCard, now: float, wait: Wait | None) -> bool:
+    def _contended(self, ticket: Ticket, now: float, wait: Wait | None) -> bool:
         """Whether somebody would have to wait for this retry: the budget rations contention, and a
         retry that finds an idle engine takes nothing from anybody."""
-        free = self._laws.prefill_free(ticket.priority)
-        idle = not self._queue.requests and free and self._laws.slots_free(ticket, card, now)
+        idle = not self._queue.requests and self._laws.free(ticket, now)
         return not idle or (wait is not None and wait.age > 0.0)
 
     def _unpaid(self, ticket: Ticket, now: float) -> Refusal | None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.policies.site import Site
 from surgetank.admission.ticket import Ticket
@@ -11,8 +13,7 @@ from surgetank.admission.wait import Wait
 from surgetank.engine.api import ModelCard
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True):
     """Yes, and whom it costs their place in the queue (sheddable requests only)."""
 
     displaced: tuple[Ticket, ...] = ()

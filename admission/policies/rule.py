@@ -63,7 +63,7 @@ class Ruled:
         self, ticket: Ticket, card: ModelCard, now: float, stalled_for: float | None
     ) -> Admission | Refusal:
         """Whatever the rule says, as a refusal that names what it met."""
-        self._kv_usage = self._site.laws.kv_share(card)
+        self._kv_usage = self._site.laws.kv_share()
         seen = self._seen(0)
         if self._rule.admits(now, ticket.prompt_tokens, seen):
             return Admission()

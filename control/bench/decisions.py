@@ -113,7 +113,7 @@ class Counter:
             call_later=lambda delay, callback: _NoTimer(),
             config=config,
         )
-        self.desk.on_up(small_card())
+        self.desk.engines.watchers[0].on_up(small_card())
 
     def fill(self, waiting: int) -> None:
         """Fill the engine and the queue while nothing is known of the engine's speed; then let the
@@ -122,7 +122,7 @@ class Counter:
             self.decide()
         for step in range(200):
             record = step_record(step, prefill=(step % 5) * 64, decode=32 - step % 7)
-            self.desk.on_step(StepOutput([], [], record))
+            self.desk.engines.watchers[0].on_step(StepOutput([], [], record))
 
     def decide(self) -> tuple[int, Call | None]:
         """CPU nanoseconds of one decision, from a checked request to its place in the queue or

@@ -3,7 +3,8 @@
 import click
 
 from surgetank.control.cli.about import docs, version
-from surgetank.control.cli.backends import admission, backends
+from surgetank.control.cli.admission import admission
+from surgetank.control.cli.backends import backends
 from surgetank.control.cli.bench import bench
 from surgetank.control.cli.capacity import capacity
 from surgetank.control.cli.client_config import client_config

@@ -115,10 +115,11 @@ def _put(name: str, page: str, out: Path | None, check: bool, as_json: bool) -> 
 @docs.command()
 @click.option(
     "--figures",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=Path("docs/measured/storm.json"),
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path("docs/measured"),
     show_default=True,
-    help="What `surgetank demo storm` wrote.",
+    help="Folder of what `surgetank demo storm` wrote: storm.json, and storm-NAME.json for other "
+    "makers' engines.",
 )
 @click.option(
     "--readme",
@@ -130,15 +131,25 @@ def _put(name: str, page: str, out: Path | None, check: bool, as_json: bool) -> 
 @click.option("--check", is_flag=True, help="Fail when the block is not current.")
 @json_option
 def storm(figures: Path, readme: Path, check: bool, as_json: bool) -> None:
-    """The README's table of a storm, from its measured figures."""
+    """The README's tables of storms, from their measured figures."""
     import json
 
-    from surgetank.control.demo.table import as_markdown, replace_block
+    from surgetank.control.demo.table import (
+        OTHERS,
+        OWN,
+        as_comparison,
+        as_markdown,
+        replace_block,
+    )
 
     page = readme.read_text("utf-8")
     try:
-        fresh = replace_block(page, as_markdown(json.loads(figures.read_text("utf-8"))))
-    except (ValueError, KeyError) as error:
+        own = json.loads((figures / "storm.json").read_text("utf-8"))
+        files = sorted(figures.glob("storm-*.json"))
+        others = [json.loads(each.read_text("utf-8")) for each in files]
+        fresh = replace_block(page, OWN, as_markdown(own))
+        fresh = replace_block(fresh, OTHERS, as_comparison(others))
+    except (OSError, ValueError, KeyError) as error:
         fail(as_json, FAILED, "unreadable", f"{figures} into {readme}: {error}")
     if check and fresh != page:
         fail(as_json, FAILED, "stale", f"{readme} is not current; run: surgetank docs storm")

@@ -47,6 +47,8 @@ def _facts(answer: dict[str, Any]) -> list[list[str]]:
         ["attempt", attempt],
         ["trace", answer["trace_id"] or "-"],
         ["tenant, door", f"{answer['tenant'] or '-'}, {answer['door']}"],
+        ["engine", answer["backend"] or "-"],
+        *_moves(answer),
         ["prompt", f"{answer['prompt_tokens']} tokens, {answer['cached_tokens']} cached"],
         ["output", f"{answer['output_tokens']} of at most {answer['max_tokens']} tokens"],
         [
@@ -66,6 +68,12 @@ def _facts(answer: dict[str, Any]) -> list[list[str]]:
     if answer["same_id"] > 1:
         rows.append(["same id", f"{answer['same_id']} requests; this is the newest"])
     return rows
+
+
+def _moves(answer: dict[str, Any]) -> list[list[str]]:
+    """The engines that it had before, and why it has left them."""
+    moved = [(at, what) for at, what in answer["events"] if what.startswith("moved from ")]
+    return [[f"  after {seconds(at)}", what] for at, what in moved]
 
 
 def _found(found: dict[str, Any]) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,13 @@ def scenario_options(function: Callable[..., None]) -> Callable[..., None]:
             default="shared",
             show_default=True,
             help="One behind all sidecars, or one behind each.",
+        ),
+        click.option(
+            "--behind",
+            type=click.IntRange(1, 16),
+            default=1,
+            show_default=True,
+            help="So many in the place of each; above 1 for policy ours alone.",
         ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the reports."),
@@ -184,7 +192,8 @@ def _play(
     try:
         scenario = scenario_of(words)
         items = items_of(words, scenario)
-        runs = [play(scenario.model_copy(update={"policy": name}), items) for name in policies]
+        scenarios = [scenario_of(replace(words, policy=name)) for name in policies]
+        runs = [play(each, items) for each in scenarios]
     except (FaultError, InputError, RecipeError, RivalMissing, UnknownPolicy) as error:
         fail(as_json, USAGE, "invalid", str(error))
     summaries = [summarise(each) for each in runs]

@@ -43,6 +43,11 @@ def _rows(answer: dict[str, Any]) -> list[list[str]]:
             f"{engine['dtype']} on {engine['device']}" if engine["device"] else engine["version"]
         )
         rows.append(["model", f"{engine['model']} ({where})"])
+    if len(answer["backends"]) > 1:
+        rows += [
+            [f"  {each['name']}", f"{each['state'].replace('_', ' ')}, {each['running']} running"]
+            for each in answer["backends"]
+        ]
     rows += [
         ["in flight", f"{requests['in_flight']} ({requests['queued']} queued)"],
         ["received", number(requests["received"])],

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 PRESET_NAMES = ("chat", "batch", "code", "translate", "long-context")
 # Flags for the common settings; everything else is --set section.key=value.
 FLAGS = {
-    "backend": ("backend.url", "An engine to protect instead of our own: http://HOST:PORT."),
     "model": ("engine.model", "GGUF file or Hugging Face folder.  [default: SmolLM2-135M]"),
     "device": ("engine.device", "auto, cpu or cuda."),
     "socket": ("engine.socket", "unix socket between sidecar and engine."),
@@ -28,11 +27,18 @@ FLAGS = {
 
 
 def config_options(function: Callable[..., None]) -> Callable[..., None]:
-    """--preset, --config, --set and the flags of FLAGS, in this order of strength."""
+    """--preset, --config, --backend, --set and the flags of FLAGS, in this order of strength."""
     for name, (key, help_text) in reversed(FLAGS.items()):
         function = click.option(f"--{name}", key.replace(".", "__"), help=help_text)(function)
     function = click.option(
         "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any setting."
+    )(function)
+    function = click.option(
+        "--backend",
+        "backends",
+        multiple=True,
+        metavar="URL",
+        help="Protect this engine, not our own: http:// or grpc://HOST:PORT; may be repeated.",
     )(function)
     function = click.option(
         "--config", "file", type=click.Path(path_type=Path), help="A TOML file of settings."
@@ -48,11 +54,13 @@ def _load(options: dict[str, Any]) -> "Config":
     """The configuration that the options ask for, or exit 2 with a sentence."""
     from surgetank.control.config import Config
     from surgetank.control.presets import PRESETS
-    from surgetank.control.sources import ConfigError, from_assignment, from_text, load
+    from surgetank.control.sources import ConfigError, Given, from_assignment, from_text, load
 
     name = options["preset"]
     try:
-        flags = [from_assignment(Config, text) for text in options["assignments"]]
+        urls = [{"url": url} for url in options["backends"]]
+        flags = [Given("backends", urls, "--backend")] if urls else []
+        flags += [from_assignment(Config, text) for text in options["assignments"]]
         for flag, (key, _) in FLAGS.items():
             text = options[key.replace(".", "__")]
             if text is not None:
@@ -67,6 +75,8 @@ def _arguments(options: dict[str, Any]) -> list[str]:
     """The same options for a child's command line."""
     arguments = [] if options["preset"] is None else ["--preset", options["preset"]]
     arguments += [] if options["file"] is None else ["--config", str(options["file"])]
+    for url in options["backends"]:
+        arguments += ["--backend", url]
     for text in options["assignments"]:
         arguments += ["--set", text]
     for name, (key, _) in FLAGS.items():
@@ -94,7 +104,7 @@ def run(**options: Any) -> None:
     arguments = _arguments(options)
     command = [sys.executable, "-m", "surgetank"]
     plan = Plan(
-        engine=[*command, "engine", *arguments] if config.backend.url is None else None,
+        engine=[*command, "engine", *arguments] if not config.backends else None,
         sidecar=[*command, "sidecar", *arguments],
         env={**os.environ, "SURGETANK_LOG__FORMAT": _log_format(config)},
         admin_token=config.admin.token.get_secret_value(),
@@ -114,7 +124,7 @@ def run(**options: Any) -> None:
 
 def _metrics_url(config: "Config") -> dict[str, str]:
     """Where the engine's metrics are, unless the engine picks its port itself."""
-    if config.backend.url is not None:
+    if config.backends:
         return {}
     host, port = config.engine.metrics_host, config.engine.metrics_port
     return {"engine metrics": f"http://{host}:{port}/metrics"} if port else {}

@@ -178,7 +178,7 @@ def _inspection(as_json: bool) -> "Inspection":
         config = load(Config, env=os.environ)
     except ConfigError as error:
         fail(as_json, USAGE, "configuration", str(error))
-    return Inspection(config.engine.socket, config.backend.url)
+    return Inspection(config.engine.socket, [backend.url for backend in config.backends])
 
 
 def _about(engine: dict[str, Any]) -> str:

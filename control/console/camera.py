@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 from surgetank import __version__
-from surgetank.admission.limits import Limit
 from surgetank.admission.snapshot import Ended
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.console import picture
 from surgetank.control.console.feed import Feed
 from surgetank.control.console.frame import Frame
@@ -16,7 +16,6 @@ from surgetank.control.console.tally import Rates, Tally
 from surgetank.control.diagnose.look import Look
 from surgetank.control.drain import Drain
 from surgetank.control.journal import Journal
-from surgetank.engine.api import ModelCard
 from surgetank.telemetry.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -34,9 +33,9 @@ class Camera:
         clock: Clock,
         looks: Callable[[], tuple[Look, ...]],
         recent: Callable[[], tuple[Ended, ...]],
-        card: Callable[[], ModelCard | None],
         journal: Journal,
         drain: Drain,
+        drains: BackendDrains,
     ) -> None:
         """`looks`: the last minute's, the newest taken now; `recent`: who ended, oldest first."""
         self.feed = Feed()
@@ -44,9 +43,9 @@ class Camera:
         self._clock = clock
         self._looks = looks
         self._recent = recent
-        self._card = card
         self._journal = journal
         self._drain = drain
+        self._drains = drains
         self._born = clock.monotonic()
         self._arrived = self._born  # when something was last seen to arrive
         self._tallies: deque[Tally] = deque(maxlen=SMOOTH + 1)
@@ -84,11 +83,10 @@ class Camera:
         return tally
 
     def _frame(self, looks: tuple[Look, ...], *, rates: Rates, latest: Rates) -> Frame:
-        look, desk, wall, card = looks[-1], looks[-1].desk, self._clock.wall(), self._card()
+        look, desk, wall = looks[-1], looks[-1].desk, self._clock.wall()
         idle_for = desk.at - self._arrived
         took = picture.steps(self.meter.seconds, desk.tpot_target)
         waiting, pool = picture.queue(desk), picture.kv(desk)
-        most = int(min(desk.view(limit).current for limit in _SLOTS))
         return Frame(
             at=wall,
             number=self._number,
@@ -97,14 +95,15 @@ class Camera:
             uptime=desk.at - self._born,
             version=__version__,
             model=desk.model,
-            device=None if card is None else card.device,
+            device=None if desk.card is None else desk.card.device,
             in_flight=desk.in_flight,
             verdict=picture.verdict(looks),
             drain=picture.hold(self._drain.hold, desk.at),
             arrivals=picture.arrivals(rates),
             gate=picture.gate(rates),
             queue=waiting,
-            engine=picture.engine(look, rates, took, most) if desk.backend_up else None,
+            engine=picture.engine(look, rates, took) if desk.backend_up else None,
+            engines=picture.engines(desk, self._drains.holds),
             kv=pool,
             outcomes=picture.outcomes(rates),
             output_tokens=rates.per_second(rates.counts.output_tokens),
@@ -113,6 +112,3 @@ class Camera:
             refusals=picture.refusals(reversed(self._recent()), wall, desk.at),
             point=picture.point(wall, latest, waiting, took, pool),
         )
-
-
-_SLOTS = (Limit.IN_FLIGHT_SEQS, Limit.MAX_NUM_SEQS)

@@ -92,6 +92,26 @@ class Engine(msgspec.Struct, frozen=True):
     silent: float | None  # seconds without a step while there is work
 
 
+class EngineLine(msgspec.Struct, frozen=True):
+    """One engine of several. Of the requests that went there, so many then moved to another."""
+
+    name: str
+    maker: str
+    role: str
+    state: str
+    since: float  # seconds in that state
+    back_in: float | None  # of an ejected one, seconds
+    running: int
+    slots: int  # that it may have now
+    wait: float | None
+    kv: float | None  # share of its pool that it tells, or that was promised
+    requests: int
+    affine: int  # that went there for the beginning of their prompt
+    moved: int
+    ejections: int
+    drain: Hold | None
+
+
 class Kv(msgspec.Struct, frozen=True):
     """The KV pool, in blocks."""
 
@@ -175,6 +195,7 @@ class Frame(msgspec.Struct, frozen=True):
     gate: Gate
     queue: Waiting
     engine: Engine | None
+    engines: tuple[EngineLine, ...]
     kv: Kv | None
     outcomes: dict[str, float]  # rates, those of the last few seconds
     output_tokens: float

@@ -1,9 +1,10 @@
 """How each part of a frame is read from a look at the service; pure functions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from surgetank.admission.limits import Override
+from surgetank.admission.routing.side import TAKING, Why
 from surgetank.admission.snapshot import DeskSnapshot, Ended
 from surgetank.control.console import frame
 from surgetank.control.console.tally import Rates
@@ -92,13 +93,15 @@ def steps(seconds: QuantileWindow, target: float) -> frame.Steps | None:
     return None if p50 is None or p99 is None else frame.Steps(p50, p99, target)
 
 
-def engine(look: Look, rates: Rates, took: frame.Steps | None, most: int) -> frame.Engine:
-    """The batch now, and its slots of late; `most` sequences fit."""
-    desk, last = look.desk, look.desk.last_step
+def engine(look: Look, rates: Rates, took: frame.Steps | None) -> frame.Engine:
+    """The batches now, and their slots of late."""
+    desk = look.desk
+    last = [(each, each.last_step) for each in desk.there if each.last_step is not None]
+    taking = (each for each in desk.there if each.state in TAKING)
     return frame.Engine(
-        running=0 if last is None else min(desk.dispatched_seqs, sum(last.running)),
-        most=most,
-        waiting=0 if last is None else sum(last.waiting),
+        running=sum(min(each.dispatched_seqs, sum(step.running)) for each, step in last),
+        most=int(sum(each.slots for each in taking)),
+        waiting=sum(sum(step.waiting) for _, step in last),
         slots={slot.value: share for slot, share in zip(SlotState, rates.slots())},
         held=None if look.held is None else look.held.value,
         steps=took,
@@ -108,14 +111,38 @@ def engine(look: Look, rates: Rates, took: frame.Steps | None, most: int) -> fra
     )
 
 
+def engines(desk: DeskSnapshot, holds: Mapping[str, Hold]) -> tuple[frame.EngineLine, ...]:
+    """Each of them; `holds`: who drains which."""
+    return tuple(
+        frame.EngineLine(
+            name=look.name,
+            maker=look.vitals.kind,
+            role=look.role.value,
+            state=look.state.value,
+            since=desk.at - look.since,
+            back_in=None if look.back_at is None else look.back_at - desk.at,
+            running=look.dispatched_seqs,
+            slots=int(look.slots),
+            wait=look.wait,
+            kv=look.kv_promised if look.kv_used is None else look.kv_used,
+            requests=sum(look.routed.values()),
+            affine=look.routed.get(Why.AFFINITY, 0),
+            moved=look.moved_away,
+            ejections=look.ejections,
+            drain=hold(holds.get(look.name), desk.at),
+        )
+        for look in desk.engines
+    )
+
+
 def kv(desk: DeskSnapshot) -> frame.Kv | None:
-    """The pool after the newest step; an empty one before the first."""
-    blocks, last = desk.kv_blocks, desk.last_step
+    """The pools after the newest steps; empty before the first."""
+    blocks = desk.kv_blocks
     if blocks is None:
         return None
-    if last is None:
-        return frame.Kv(0, 0, blocks, desk.kv_blocks_reserved, blocks)
-    return frame.Kv(last.kv_used, last.kv_cached, last.kv_free, desk.kv_blocks_reserved, blocks)
+    steps = [each.last_step for each in desk.there if each.last_step is not None]
+    used, cached = sum(step.kv_used for step in steps), sum(step.kv_cached for step in steps)
+    return frame.Kv(used, cached, blocks - used - cached, desk.kv_blocks_reserved, blocks)
 
 
 def outcomes(rates: Rates) -> dict[str, float]:

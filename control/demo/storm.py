@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from surgetank.telemetry.clock import Clock
 
 Say = Callable[[str], None]
 UNPROTECTED, PROTECTED = RUNS
+MORE = 1.1  # times the answers: twice as many callers are worth it
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Plan:
 
     seed: int = 1
     load: float = 0.9
-    probe: float = 12.0  # closed loop that measures capacity
-    warm_up: float = 4.0  # not judged
+    probe: float = 8.0  # closed loop at one width, while capacity is measured
+    warm_up: float = 8.0  # not judged
     steady: float = 14.0
     stall: float = 10.0
     after: float = 40.0
@@ -131,22 +133,36 @@ async def _episode(
     )
 
 
-async def _probe(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[float, Shape]:
-    """Calls per second that the engine answers when full, and callers who are patient to match."""
-    width = int(service.engine()["max_num_seqs"])
-    say(f"capacity: {width} callers that never pause, for {plan.probe:.0f} s")
+async def _capacity(service: Service, plan: Plan, clock: Clock, say: Say) -> tuple[float, int]:
+    """Calls per second that the engine answers when full, and how many callers fill it.
+
+    Twice as many callers each time, until more of them get no more answers: another maker's engine
+    often does not say how many requests it runs at once."""
+    slots, best, filled = int(service.engine()["max_num_seqs"]), 0.0, 1
+    for width in (*takewhile(slots.__gt__, (2**n for n in count(1))), slots):
+        rate = await _closed(service, plan, width, clock)
+        say(f"capacity: {width} callers that never pause get {rate:.1f} answers/s")
+        if rate <= MORE * best:
+            break
+        best, filled = rate, width
+    if best == 0:
+        raise ServiceError(f"the engine answered nothing in {plan.probe:.0f} s; is it so slow?")
+    return best, filled
+
+
+async def _closed(service: Service, plan: Plan, width: int, clock: Clock) -> float:
     shape = Shape("default", plan.prompt_words, plan.max_tokens, timeout=120.0)
     callers = Callers(service.openai_url, shape, random.Random(plan.seed), clock)
     try:
-        capacity = await closed_loop(callers, width, plan.probe, clock)
+        return await closed_loop(callers, width, plan.probe, clock)
     finally:
         await callers.close()
-    if capacity == 0:
-        raise ServiceError(f"the engine answered nothing in {plan.probe:.0f} s; is it so slow?")
-    full = width / capacity  # Little's law: seconds in a full engine
-    timeout = min(plan.stall / 2, max(2.0, plan.patience * full))
-    say(f"capacity {capacity:.1f} calls/s; callers wait {timeout:.1f} s, then retry")
-    return capacity, replace(shape, timeout=timeout)
+
+
+def _patient(plan: Plan, capacity: float, width: int) -> Shape:
+    """Callers to match the engine: `width` of them wait width / capacity seconds (Little)."""
+    timeout = min(plan.stall / 2, max(2.0, plan.patience * width / capacity))
+    return Shape("default", plan.prompt_words, plan.max_tokens, timeout=timeout)
 
 
 async def run_storm(
@@ -163,7 +179,7 @@ async def run_storm(
         behind = Behind(StoppedProcess(foreign.pid), foreign.url) if foreign.pid else None
         if behind is None:
             behind = Behind(*await stack.enter_async_context(frozen_wire(foreign.url)))
-        settings = [*settings, f"backend.url={behind.url}"]
+        settings = [*settings, f"backends.0.url={behind.url}"]
         return await _run_storm(plan, settings, behind, clock, say)
 
 
@@ -174,9 +190,9 @@ async def _run_storm(
     say("starting the product with its gate wide open")
     async with running([*settings, "gate.enforce=false"]) as service:
         engine = service.engine()
-        capacity, shape = await _probe(service, plan, clock, say)
-        offered = plan.load * capacity
-        say(f"from now on {offered:.1f} calls/s are offered")
+        capacity, width = await _capacity(service, plan, clock, say)
+        shape, offered = _patient(plan, capacity, width), plan.load * capacity
+        say(f"callers wait {shape.timeout:.1f} s, then retry; {offered:.1f} calls/s are offered")
         if behind is None:
             stall: Stall = StoppedProcess(engine["pid"])
             address, asked = service.openai_url, shape
@@ -190,7 +206,7 @@ async def _run_storm(
     say("starting the product as it ships")
     async with running(settings) as service:
         stall = StoppedProcess(service.engine()["pid"]) if behind is None else behind.stall
-        await _probe(service, plan, clock, say)  # the same history for both
+        await _closed(service, plan, width, clock)  # it has seen its engine full, too
         episodes[PROTECTED] = await _episode(
             PROTECTED, service.openai_url, stall, plan, shape, offered, clock, say
         )

@@ -1,10 +1,10 @@
 """The storm's table: one row a figure, one column a run; for the terminal and for the README."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 RUNS = ("unprotected", "protected")
-BEGIN, END = "<!-- storm: generated, see `surgetank docs storm` -->", "<!-- /storm -->"
+OWN, OTHERS = "storm", "storms"  # the README's blocks: the embedded engine, other makers'
 
 
 def _seconds(value: float | None, otherwise: str) -> str:
@@ -41,25 +41,47 @@ def as_rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def as_markdown(document: Mapping[str, Any]) -> str:
-    """The README's block: the table and what it was measured with."""
+    """The README's table of the embedded engine, and what it was measured with."""
     header, rows = as_rows(document)
-    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    note = f"Measured on {document['date']} by `surgetank demo storm` on {_how(document)}"
+    return "\n".join([*_lines(header, rows), "", note])
+
+
+def as_comparison(documents: Sequence[Mapping[str, Any]]) -> str:
+    """The README's table of other makers' engines, one column each: straight to it, and through
+    the gate. The documents are of one machine and one plan."""
+    columns = []
+    for document in documents:
+        straight, gated = (_cells(document["verdicts"][name]) for name in RUNS)
+        columns.append([f"{a} → {b}" for a, b in zip(straight, gated, strict=True)])
+    rows = [list(row) for row in zip(FIGURES, *columns, strict=True)]
+    lines = _lines(["", *(document["engine"] for document in documents)], rows)
+    notes = [
+        f"{each['engine']}: measured on {each['date']} by `surgetank demo storm --backend` on "
+        f"{_how(each)}"
+        for each in documents
+    ]
+    return "\n".join([*lines, "", *notes])
+
+
+def _lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+
+
+def _how(document: Mapping[str, Any]) -> str:
     plan = document["plan"]
     capacity, offered = document["capacity_calls_per_second"], document["offered_calls_per_second"]
-    engine = document.get("engine")
-    before = f" --backend`, before {engine}, on" if engine else "` on"
-    note = (
-        f"Measured on {document['date']} by `surgetank demo storm{before} {document['machine']}: "
-        f"{offered:.1f} calls/s offered ({plan['load']:.0%} of the {capacity:.1f} measured), "
-        "each by the `openai` client with its two default retries and a timeout of "
-        f"{document['timeout_seconds']:.1f} s; engine stopped for {plan['stall']:.0f} s."
+    return (
+        f"{document['machine']}: {offered:.1f} calls/s offered ({plan['load']:.0%} of the "
+        f"{capacity:.1f} measured), each by the `openai` client with its two default retries and a "
+        f"timeout of {document['timeout_seconds']:.1f} s; engine stopped for {plan['stall']:.0f} s."
     )
-    return "\n".join([BEGIN, *lines, "", note, END])
 
 
-def replace_block(page: str, block: str) -> str:
-    """The page with its storm block replaced; ValueError when it has none."""
-    start, end = page.find(BEGIN), page.find(END)
-    if start < 0 or end < start:
-        raise ValueError(f"no block between {BEGIN} and {END}")
-    return page[:start] + block + page[end + len(END) :]
+def replace_block(page: str, name: str, text: str) -> str:
+    """The page with its block of that name replaced; ValueError when it has none."""
+    begin, end = f"<!-- {name}: generated, see `surgetank docs storm` -->", f"<!-- /{name} -->"
+    at, until = page.find(begin), page.find(end)
+    if at < 0 or until < at:
+        raise ValueError(f"no block between {begin} and {end}")
+    return f"{page[:at]}{begin}\n{text}\n{page[until:]}"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import takewhile
 
-from surgetank.admission.laws import Held
 from surgetank.admission.limits import Limit
+from surgetank.admission.room import Held
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.control.diagnose.look import Look
 from surgetank.telemetry.stepmodel import step_seconds

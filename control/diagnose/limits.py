@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from surgetank.admission.laws import Held
 from surgetank.admission.limits import Limit, LimitView
+from surgetank.admission.room import Held
 from surgetank.control.diagnose.facts import Facts
 from surgetank.control.diagnose.hold import Cause, cause_of, lowered
 from surgetank.control.diagnose.look import Look

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from surgetank.admission.laws import Held
+from surgetank.admission.room import Held
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.vocabulary import Outcome, Reason

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from surgetank.admission.limits import Limit
+from surgetank.admission.routing.side import TAKING, SideState
+from surgetank.admission.snapshot import EngineLook
 from surgetank.control.diagnose.facts import Facts
-from surgetank.control.diagnose.hold import SHORT, Cause
+from surgetank.control.diagnose.hold import SHORT, SILENT_COLD, Cause
 from surgetank.control.diagnose.limits import Binding
 from surgetank.telemetry.vocabulary import Outcome
 
@@ -31,6 +33,7 @@ def traffic(facts: Facts) -> Iterator[str]:
             yield f"{what} too late for {bad} of {bad + good} requests"
     if now.backend_up:
         yield _engine(facts)
+        yield from _left_out(facts)
 
 
 def _predicted(facts: Facts) -> str:
@@ -40,8 +43,7 @@ def _predicted(facts: Facts) -> str:
 
 def _engine(facts: Facts) -> str:
     now, step = facts.now, facts.step
-    view = now.view(Limit.IN_FLIGHT_SEQS)
-    said = f"engine: {now.dispatched_seqs} of {view.maximum:.0f} slots"
+    said = f"engine: {now.dispatched_seqs} of {now.slots} slots"
     if now.laws.kv_used is not None:
         said += f", KV {now.laws.kv_used:.0%}"
     if step is not None:
@@ -49,10 +51,32 @@ def _engine(facts: Facts) -> str:
     return said
 
 
+def _left_out(facts: Facts) -> Iterator[str]:
+    """Of several engines, those that could get requests and do not, or stand still."""
+    engines = [each for each in facts.now.engines if each.state is not SideState.PREFILL_ONLY]
+    out = [f"{each.name} is {_state(each)}" for each in engines if each.state not in TAKING]
+    if out:
+        taking = len(engines) - len(out)
+        yield f"engines: {taking} of {len(engines)} get requests; {', '.join(out)}"
+    if len(engines) > 1:
+        for each in engines:
+            if (each.stalled_for or 0.0) > SILENT_COLD:
+                yield f"{each.name} has work and makes no step for {each.stalled_for:.0f} s"
+
+
+def _state(engine: EngineLook) -> str:
+    return engine.state.replace("_", " ")
+
+
 def no_engine(facts: Facts) -> str:
-    """It is not connected."""
+    """None is connected, or none gets requests."""
     lost = facts.counts.outcomes[Outcome.BACKEND_DOWN]
-    return f"the engine is not connected; {lost} requests were refused or lost for it"
+    told = f"{lost} requests were refused or lost for it"
+    engines = facts.now.engines
+    if len(engines) == 1 and engines[0].card is None:
+        return f"the engine is not connected; {told}"
+    states = ", ".join(f"{each.name} is {_state(each)}" for each in engines)
+    return f"no engine gets requests: {states}; {told}"
 
 
 def stalled(facts: Facts, silent: float) -> str:

@@ -1,73 +1,109 @@
-"""The engines behind the gate: what each is and tells, and which laws therefore run on what."""
+"""The engines behind the gate: what each is, gets and tells, and which laws run on what."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from surgetank.admission.snapshot import DeskSnapshot
-from surgetank.control.insight.shapes import BackendOut, BackendsOut, LawOut, SignalOut
+from surgetank.admission.routing.side import Why
+from surgetank.admission.snapshot import DeskSnapshot, EngineLook
+from surgetank.control.drain import Hold
+from surgetank.control.insight.backend_shapes import (
+    BackendOut,
+    BackendsOut,
+    HeldOut,
+    LawOut,
+    RoutedOut,
+    SignalOut,
+)
 from surgetank.engine.api import ModelCard
-from surgetank.engine.backends.remote.found import Found, Signals, Source
+from surgetank.engine.backends.remote.found import Found, Signals, Source, Vitals
 from surgetank.telemetry.stepmodel import step_seconds
 
 _SLOTS = {
     Source.TOLD: "as it tells",
     Source.CONFIGURED: "as configured",
-    Source.GUESSED: "guessed: set backend.max_num_seqs to what it runs at once",
+    Source.GUESSED: "guessed: set its max_num_seqs in [[backends]] to what it runs at once",
 }
 
 
-def backends_out(desk: DeskSnapshot, card: ModelCard | None) -> BackendsOut:
-    """The one engine that there is."""
-    return BackendsOut(backends=[_backend_out(desk, card)])
-
-
-def _backend_out(desk: DeskSnapshot, card: ModelCard | None) -> BackendOut:
-    step, laws, vitals = desk.last_step, desk.laws, desk.vitals
-    model, found = laws.model, vitals.found
-    own = card is not None and not vitals.foreign
-    models = [card.name] if own and card is not None else list(found.models) if found else []
-    return BackendOut(
-        backend=vitals.kind,
-        url=vitals.url,
-        version="" if found is None else found.version,
-        up=desk.backend_up,
-        model=desk.model,
-        models=models,
-        device=card.device if own and card is not None else None,
-        pid=card.pid if own and card is not None else None,
-        slots=None if card is None else card.max_num_seqs,
-        running=desk.dispatched_seqs,
-        stalled_for=desk.stalled_for,
-        step=None if step is None else step.step,
-        step_seconds=None if step is None else step_seconds(step),
-        speed=laws.drain,
-        step_model=None
-        if model is None
-        else {"t0": model.t0, "a": model.a, "b": model.b, "c": model.c},
-        step_model_error=laws.error if laws.fitted else None,
-        ledger_drift=desk.ledger_drift,
-        pushbacks=vitals.pushbacks,
-        metrics_age=vitals.age(desk.at),
-        signals=[
-            SignalOut(
-                signal=name,
-                available=there,
-                value=getattr(vitals.signals, name) if there else None,
-            )
-            for name, there in vitals.available().items()
-        ]
-        if vitals.foreign
-        else [],
-        notes=[] if found is None else list(found.notes),
-        laws=[] if found is None else list(_laws(found, vitals.signals, desk)),
+def backends_out(desk: DeskSnapshot, holds: Mapping[str, Hold]) -> BackendsOut:
+    """All of them, in the order of the configuration; `holds`: who drains which."""
+    return BackendsOut(
+        backends=[_backend_out(desk, look, holds.get(look.name)) for look in desk.engines]
     )
 
 
-def _laws(found: Found, signals: Signals, desk: DeskSnapshot) -> Iterator[LawOut]:
+def _backend_out(desk: DeskSnapshot, look: EngineLook, hold: Hold | None) -> BackendOut:
+    step, model, vitals, card = look.last_step, look.model, look.vitals, look.card
+    found = vitals.found
+    own = None if vitals.foreign else card
+    models = [own.name] if own is not None else list(found.models) if found else []
+    return BackendOut(
+        name=look.name,
+        maker=vitals.kind,
+        role=look.role,
+        state=look.state,
+        since=desk.at - look.since,
+        back_in=None if look.back_at is None else look.back_at - desk.at,
+        drain=held_out(hold, desk.at),
+        url=look.url,
+        version="" if found is None else found.version,
+        up=card is not None,
+        model=None if card is None else card.name,
+        models=models,
+        device=None if own is None else own.device,
+        pid=None if own is None else own.pid,
+        slots=None if card is None else card.max_num_seqs,
+        slots_now=None if card is None else int(look.slots),
+        slots_learned=look.learned_slots,
+        requests=look.dispatched,
+        running=look.dispatched_seqs,
+        unread=look.unread,
+        kv_used=look.kv_promised if look.kv_used is None else look.kv_used,
+        wait=look.wait,
+        routed=RoutedOut(
+            **{why.value: look.routed.get(why, 0) for why in Why}, moved_away=look.moved_away
+        ),
+        faults=look.faults,
+        ejections=look.ejections,
+        stalled_for=look.stalled_for,
+        step=None if step is None else step.step,
+        step_seconds=None if step is None else step_seconds(step),
+        speed=look.drain,
+        step_model=None
+        if model is None
+        else {"t0": model.t0, "a": model.a, "b": model.b, "c": model.c},
+        step_model_error=None if model is None else look.model_error,
+        ledger_drift=vitals.drift if vitals.foreign else desk.ledger_drift,
+        pushbacks=vitals.pushbacks,
+        metrics_age=vitals.age(desk.at),
+        signals=_signals(vitals) if vitals.foreign else [],
+        notes=[] if found is None else list(found.notes),
+        laws=[] if found is None else list(_laws(found, vitals.signals, fitted=model is not None)),
+    )
+
+
+def held_out(hold: Hold | None, now: float) -> HeldOut | None:
+    """Who drains, why, and for how long from `now` on."""
+    if hold is None:
+        return None
+    left = None if hold.until is None else max(0.0, hold.until - now)
+    return HeldOut(who=hold.who, why=hold.why, expires_in=left)
+
+
+def _signals(vitals: Vitals) -> list[SignalOut]:
+    return [
+        SignalOut(
+            signal=name, available=there, value=getattr(vitals.signals, name) if there else None
+        )
+        for name, there in vitals.available().items()
+    ]
+
+
+def _laws(found: Found, signals: Signals, *, fitted: bool) -> Iterator[LawOut]:
     """Which evidence each law has, with an engine that reports no steps."""
     steps = "steps inferred from when its streams speak"
     yield LawOut(
         law="predicted wait, TPOT",
-        runs_on=steps if desk.laws.fitted else f"{steps}; too few were seen yet",
+        runs_on=steps if fitted else f"{steps}; too few were seen yet",
     )
     yield LawOut(law="prompt sizes", runs_on="characters per token, learned from its answers")
     slots = found.card.max_num_seqs

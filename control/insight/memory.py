@@ -1,4 +1,4 @@
-"""The KV pool as gate and engine see it; of another maker's engine, what it tells of it."""
+"""The KV pool as gate and engine see it; of other makers' engines, what they tell of it."""
 
 from surgetank.admission.limits import Limit
 from surgetank.admission.snapshot import DeskSnapshot
@@ -9,13 +9,13 @@ from surgetank.engine.api import ModelCard
 from surgetank.telemetry.vocabulary import Priority
 
 
-def memory_out(looks: tuple[Look, ...], card: ModelCard | None) -> MemoryOut:
-    """From the newest step and the gate's own books, or from the newest look at its metrics."""
+def memory_out(looks: tuple[Look, ...]) -> MemoryOut:
+    """From the newest step and the gate's own books, or from the newest look at their metrics."""
     facts = Facts.of(looks)
     desk, laws = facts.now, facts.now.laws
     pool = dict[str, object]()
-    if card is not None:
-        pool = _foreign(desk, card) if desk.vitals.foreign else _own(desk, card)
+    if desk.card is not None:
+        pool = _foreign(desk) if desk.vitals.foreign else _own(desk, desk.card)
     return MemoryOut.model_validate(
         {
             "blocks": desk.kv_blocks,
@@ -49,23 +49,29 @@ def _own(desk: DeskSnapshot, card: ModelCard) -> dict[str, object]:
     }
 
 
-def _foreign(desk: DeskSnapshot, card: ModelCard) -> dict[str, object]:
-    signals, blocks = desk.vitals.signals, card.kv_blocks
+def _foreign(desk: DeskSnapshot) -> dict[str, object]:
+    """Of all engines that are there; what one of them does not tell, nobody knows of all."""
+    there = [(each.card, each.vitals) for each in desk.engines if each.card is not None]
+    sizes = [card.kv_blocks for card, _ in there]
+    shares = [vitals.signals.kv_used for _, vitals in there]
+    preemptions = [vitals.signals.preemptions for _, vitals in there]
     pool: dict[str, object] = {"preempted_tokens": None, "waste": None}
     tells = [
         name
-        for name, told in (("its size", blocks), ("the share in use", signals.kv_used is not None))
+        for name, told in (("its size", all(sizes)), ("the share in use", None not in shares))
         if told
     ]
+    kinds = ", ".join(dict.fromkeys(vitals.kind for _, vitals in there))
     pool["note"] = (
-        f"{desk.vitals.kind} tells {' and '.join(tells) or 'nothing'} of its KV pool; "
+        f"{kinds} tells {' and '.join(tells) or 'nothing'} of its KV pool; "
         "who holds it, and what its prefix cache holds, is not told"
     )
-    if blocks:
-        pool["block_tokens"] = card.kv_block_size
-    if blocks and signals.kv_used is not None:
-        used = round(signals.kv_used * blocks)
-        pool |= {"used": used, "free": blocks - used}
-    if signals.preemptions is not None:
-        pool["preemptions"] = int(signals.preemptions)
+    if all(sizes):
+        pool["block_tokens"] = there[0][0].kv_block_size
+    if all(sizes) and None not in shares:
+        used = round(sum(share * size for share, size in zip(shares, sizes) if share is not None))
+        pool |= {"used": used, "free": sum(sizes) - used}
+    told = [count for count in preemptions if count is not None]
+    if told:
+        pool["preemptions"] = int(sum(told))
     return pool

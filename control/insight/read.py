@@ -168,7 +168,7 @@ def top_out(looks: tuple[Look, ...], found: Diagnosis, uptime: float) -> TopOut:
         wait=None if laws.wait is None else laws.wait.seconds,
         threshold=laws.threshold,
         running=desk.dispatched_seqs,
-        slots=int(desk.view(Limit.IN_FLIGHT_SEQS).maximum),
+        slots=desk.slots,
         kv=laws.kv_used,
         step_seconds=facts.step,
         tpot_target=desk.tpot_target,

@@ -2,6 +2,7 @@
 
 from surgetank.admission.desk import AnyDesk
 from surgetank.admission.limits import Limit
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.diagnose.facts import Facts
 from surgetank.control.diagnose.history import History
 from surgetank.control.diagnose.look import Eyes, count
@@ -9,10 +10,10 @@ from surgetank.control.diagnose.verdict import Slo, diagnose
 from surgetank.control.explain import ExplainOut, explain
 from surgetank.control.guards import objection
 from surgetank.control.insight import read
+from surgetank.control.insight.backend_shapes import BackendsOut
 from surgetank.control.insight.backends import backends_out
 from surgetank.control.insight.memory import memory_out
 from surgetank.control.insight.shapes import (
-    BackendsOut,
     DiagnosisOut,
     MemoryOut,
     QueueOut,
@@ -21,7 +22,6 @@ from surgetank.control.insight.shapes import (
     TopOut,
 )
 from surgetank.control.slo import WINDOWS, SloReport, report
-from surgetank.engine.api import Engine
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.recorder import Recorder
 
@@ -29,9 +29,16 @@ from surgetank.telemetry.recorder import Recorder
 class Insight:
     """Reads and changes nothing, except that `history` remembers. On the event loop's thread."""
 
-    def __init__(self, *, desk: AnyDesk, backend: Engine, recorder: Recorder, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        desk: AnyDesk,
+        drains: BackendDrains,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
         self._desk = desk
-        self._backend = backend
+        self._drains = drains
         self._recorder = recorder
         self._clock = clock
         self._born = clock.monotonic()
@@ -67,7 +74,7 @@ class Insight:
 
     def memory(self) -> MemoryOut:
         """The KV pool as gate and engine see it."""
-        return memory_out(self.history.looks(), self._backend.card)
+        return memory_out(self.history.looks())
 
     def retries(self, most: int) -> RetriesOut:
         """Who comes back, how often, and whether as told."""
@@ -76,7 +83,7 @@ class Insight:
 
     def backends(self) -> BackendsOut:
         """The engines behind the gate."""
-        return backends_out(self._desk.snapshot(), self._backend.card)
+        return backends_out(self._desk.snapshot(), self._drains.holds)
 
     def reasons(self) -> ReasonsOut:
         """Outcomes by reason and class, of the requests that ended of late."""

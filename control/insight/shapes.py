@@ -103,54 +103,6 @@ class RetriesOut(BaseModel):
     top: list[RetrierOut]
 
 
-class SignalOut(BaseModel):
-    """Something that an engine may tell of itself."""
-
-    signal: str
-    available: bool
-    value: float | None = Field(description="null: it does not tell, or is not there")
-
-
-class LawOut(BaseModel):
-    """A law of the gate, and the evidence that it has."""
-
-    law: str
-    runs_on: str
-
-
-class BackendOut(BaseModel):
-    """One engine; null: not known."""
-
-    backend: str = Field(description="embedded, or the kind that was found: vllm, llama.cpp, ...")
-    url: str = Field(description="empty for the embedded engine")
-    version: str = Field(description="empty when it does not say")
-    up: bool
-    model: str | None
-    models: list[str] = Field(description="every name that it answers to")
-    device: str | None
-    pid: int | None
-    slots: int | None
-    running: int
-    stalled_for: float | None = Field(description="seconds without a step while it has work")
-    step: int | None
-    step_seconds: float | None
-    speed: float | None = Field(description="1 while steps take what they took; .5: twice as long")
-    step_model: dict[str, float] | None = Field(description="seconds: t0, a, b, c")
-    step_model_error: float | None
-    ledger_drift: int | None = Field(description="sequences that we count, less those it reports")
-    pushbacks: int = Field(description="requests that it turned away (429, 503, 529)")
-    metrics_age: float | None = Field(description="seconds; null: it has no metrics to read")
-    signals: list[SignalOut] = Field(description="empty for the embedded engine: it reports steps")
-    notes: list[str]
-    laws: list[LawOut] = Field(description="empty for the embedded engine: all run on its steps")
-
-
-class BackendsOut(BaseModel):
-    """Every engine."""
-
-    backends: list[BackendOut]
-
-
 class ReasonOut(BaseModel):
     """So many requests ended so."""
 

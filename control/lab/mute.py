@@ -11,7 +11,7 @@ class MuteText(Detokenizer):
     """Turns every token into nothing."""
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.matched: str | None = None
 
     def feed(self, ids: Iterable[int]) -> str:
         """No text."""

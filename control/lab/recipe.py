@@ -45,6 +45,7 @@ class Words:
     faults: Sequence[str] = ()
     sidecars: int = 1
     engines: str = "shared"
+    behind: int = 1
     seed: int = 0
 
 
@@ -67,6 +68,7 @@ def scenario_of(words: Words) -> Scenario:
             sidecars=words.sidecars,
             leases=_leases(words, faults),
             engines="own" if words.engines == "own" else "shared",
+            behind=words.behind,
             seed=words.seed,
         )
     except ValidationError as error:
@@ -97,7 +99,7 @@ def _rate(words: Words, scenario: Scenario, streams: list[tuple[Mix, float]]) ->
     means = [(mix.means(), weight / whole) for mix, weight in streams]
     prompt = sum(mean[0] * weight for mean, weight in means)
     output = sum(mean[1] * weight for mean, weight in means)
-    engines = scenario.sidecars if scenario.engines == "own" else 1
+    engines = scenario.groups * scenario.behind
     capacity = scenario.engine.capacity(prompt, output, scenario.slo.tpot) * engines
     return capacity * (1.0 if words.load is None else words.load)
 

@@ -40,6 +40,9 @@ class Scenario(BaseModel):
     engines: Literal["shared", "own"] = Field(
         default="shared", description="One engine behind all sidecars, or one behind each."
     )
+    behind: int = Field(
+        default=1, ge=1, le=16, description="Engines in the place of each; above 1: policy ours."
+    )
     leases: LeasesConfig | None = Field(
         default=None,
         description="Quotas and a retry budget that the sidecars share over one simulated Redis; "
@@ -55,6 +58,17 @@ class Scenario(BaseModel):
         if self.leases is None and any(fault.kind in OF_REDIS for fault in self.faults):
             raise ValueError("faults of redis need leases: without them nothing is shared")
         return self
+
+    @model_validator(mode="after")
+    def _rivals_know_one_engine(self) -> "Scenario":
+        if self.behind > 1 and self.policy != "ours":
+            raise ValueError(f"behind is {self.behind}; allowed with policy {self.policy}: 1")
+        return self
+
+    @property
+    def groups(self) -> int:
+        """Places for engines, each behind one sidecar or all."""
+        return 1 if self.engines == "shared" else self.sidecars
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +102,9 @@ class _World:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self.timeline = Timeline()
-        leases, one = scenario.leases, scenario.engines == "shared"
+        leases, count = scenario.leases, scenario.groups * scenario.behind
         self.shared = None if leases is None else SharedState(leases, self.timeline)
-        self.engines = [self._engine(n) for n in range(1 if one else scenario.sidecars)]
+        self.engines = [self._engine(n) for n in range(count)]
         doors = [self._entrance(n) for n in range(scenario.sidecars)]
         self.crowd = Crowd(self.timeline, doors, scenario.clients, self._rng("clients"))
 
@@ -106,16 +120,19 @@ class _World:
         )
 
     def _entrance(self, number: int) -> Entrance:
-        engine, shared = self.engines[number % len(self.engines)], self.shared
+        scenario, shared = self._scenario, self.shared
+        first = number % scenario.groups * scenario.behind
         return build(
-            self._scenario.policy,
+            scenario.policy,
             Site(
                 timeline=self.timeline,
-                port=engine.connect(),
+                ports=tuple(
+                    engine.connect() for engine in self.engines[first : first + scenario.behind]
+                ),
                 rng=self._rng(f"sidecar {number}"),
-                spec=self._scenario.engine,
-                gate=self._scenario.gate,
-                slo=self._scenario.slo,
+                spec=scenario.engine,
+                gate=scenario.gate,
+                slo=scenario.slo,
                 answer_length=lambda request: self.crowd.answer_length(request),
                 quotas=None if shared is None else shared.join(self._rng(f"leases {number}")),
             ),

@@ -12,20 +12,23 @@ and others who use it too are not our doing. An engine that tells its queue w bu
 flight - w. Once nothing of the kind happened for QUIET seconds, and only while L is met and
 somebody waits for it, L grows by a twentieth (one at least) every QUIET seconds: a limit that fits
 is tested at little cost. L is never below 1 nor above what is configured, and a lost engine's is
-forgotten.
+forgotten. Of one engine L is the limit in_flight_seqs; of several each has its own below it, which
+`surgetank backends` shows.
 
 Additive increase and decrease to the measured value, not by a factor: the measured value is known
 here, unlike a network's capacity (compare TCP's AIMD).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.control.policies.policy import Policy, Wanted
-from surgetank.engine.backends.remote.found import Signals
+from surgetank.engine.backends.remote.found import Signals, Vitals
 
+NAME = "concurrency"
 LOOKS = 3
 QUIET = 10.0  # seconds
 GROWTH = 0.05
@@ -41,28 +44,68 @@ class Learned:
     looks: tuple[Signals, ...] = ()
 
 
-def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Learned, Wanted]:
-    """One pass of the control loop."""
-    vitals = snapshot.vitals
-    if not vitals.foreign:
-        return state, {}
-    most = min(float(config.in_flight_seqs), snapshot.view(Limit.IN_FLIGHT_SEQS).maximum)
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One engine as the gate sees it at `at`."""
+
+    at: float
+    vitals: Vitals
+    ours: int  # sequences that we have in it
+    waits: bool  # somebody waits at the gate
+
+
+def learn(state: Learned, most: float, sight: Sight) -> Learned:
+    """What is to be learned of an engine that may have `most` in any case."""
+    vitals = sight.vitals
     if vitals.found is None:
-        forgotten = Learned(pushbacks=vitals.pushbacks)
-        return forgotten, {Limit.IN_FLIGHT_SEQS: float(config.in_flight_seqs)}
+        return Learned(pushbacks=vitals.pushbacks)
     looks = _looked(state.looks, vitals.signals)
-    runs = _what_runs(state, looks, snapshot)
+    runs = _what_runs(state, looks, sight)
     if runs is not None and runs < (state.limit or most):
         limit: float | None = max(1.0, runs)
-        state = Learned(limit, snapshot.at, vitals.pushbacks)
+        state = Learned(limit, sight.at, vitals.pushbacks)
     elif runs is not None:  # it is full at the limit that we have
-        state = Learned(state.limit, snapshot.at, vitals.pushbacks)
+        state = Learned(state.limit, sight.at, vitals.pushbacks)
     else:
-        state = _grown(Learned(state.limit, state.quiet_since, vitals.pushbacks, looks), snapshot)
+        state = _grown(Learned(state.limit, state.quiet_since, vitals.pushbacks, looks), sight)
     if state.limit is not None and state.limit >= most:
         state = Learned(None, state.quiet_since, state.pushbacks, state.looks)
+    return state
+
+
+def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Learned, Wanted]:
+    """One pass of the control loop, for one engine."""
+    vitals = snapshot.vitals
+    if not vitals.foreign or len(snapshot.engines) > 1:
+        return state, {}
+    most = min(float(config.in_flight_seqs), snapshot.view(Limit.IN_FLIGHT_SEQS).maximum)
+    waits = snapshot.queue_requests > 0
+    state = learn(state, most, Sight(snapshot.at, vitals, snapshot.dispatched_seqs, waits))
     wanted = float(config.in_flight_seqs) if state.limit is None else state.limit
     return state, {Limit.IN_FLIGHT_SEQS: wanted}
+
+
+class EachLearns:
+    """For several engines: after each pass of the control loop, each one's own limit."""
+
+    def __init__(self, config: GateConfig, hold: Callable[[str, float | None], None]) -> None:
+        """`hold(name, limit)`: that engine may have so many sequences; None: as the limits say."""
+        self._most = float(config.in_flight_seqs)
+        self._hold = hold
+        self._states: dict[str, Learned] = {}
+
+    def __call__(self, snapshot: DeskSnapshot) -> None:
+        """Learn from it; one engine alone is the policy's."""
+        if len(snapshot.engines) < 2:
+            return
+        waits = snapshot.queue_requests > 0
+        for look in snapshot.engines:
+            card, before = look.card, self._states.get(look.name, Learned())
+            most = self._most if card is None else min(self._most, card.max_num_seqs)
+            sight = Sight(snapshot.at, look.vitals, look.dispatched_seqs, waits)
+            state = self._states[look.name] = learn(before, most, sight)
+            if state.limit != before.limit:
+                self._hold(look.name, state.limit)
 
 
 def _looked(looks: tuple[Signals, ...], signals: Signals) -> tuple[Signals, ...]:
@@ -71,10 +114,10 @@ def _looked(looks: tuple[Signals, ...], signals: Signals) -> tuple[Signals, ...]
     return (*looks, signals)[-LOOKS:]
 
 
-def _what_runs(state: Learned, looks: tuple[Signals, ...], snapshot: DeskSnapshot) -> float | None:
+def _what_runs(state: Learned, looks: tuple[Signals, ...], sight: Sight) -> float | None:
     """What it runs, when that is less than we have in it; None while it does not say so."""
-    ours = float(snapshot.dispatched_seqs)
-    if snapshot.vitals.pushbacks > state.pushbacks:
+    ours = float(sight.ours)
+    if sight.vitals.pushbacks > state.pushbacks:
         return ours
     standing = min((look.waiting or 0.0 for look in looks), default=0.0)
     if standing <= 0 or len(looks) < LOOKS:
@@ -84,13 +127,13 @@ def _what_runs(state: Learned, looks: tuple[Signals, ...], snapshot: DeskSnapsho
     return runs if runs < ours else None
 
 
-def _grown(state: Learned, snapshot: DeskSnapshot) -> Learned:
+def _grown(state: Learned, sight: Sight) -> Learned:
     limit = state.limit
-    met = limit is not None and snapshot.dispatched_seqs >= limit and snapshot.queue_requests > 0
-    if limit is None or not met or snapshot.at - state.quiet_since < QUIET:
+    met = limit is not None and sight.ours >= limit and sight.waits
+    if limit is None or not met or sight.at - state.quiet_since < QUIET:
         return state
     more = limit + max(1, int(GROWTH * limit))
-    return Learned(more, snapshot.at, state.pushbacks, state.looks)
+    return Learned(more, sight.at, state.pushbacks, state.looks)
 
 
 concurrency = Policy(Learned(), step, "as many in flight as another maker's engine shows to run")

@@ -28,6 +28,10 @@ _throttled = now.select(
     "compute_gpu_throttle_seconds_total",
     reason=("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"),
 )
+_left_out = now.gauge(
+    *("max", "backend_state", "instance", "backend", "state"),
+    state=("down", "ejected", "other_model"),
+)
 
 
 def _verdict(*names: str) -> str:
@@ -39,11 +43,26 @@ BACKEND = Group(
     (
         Alert(
             name="BackendDown",
-            expr=f"{now.gauge('min', 'backend_up', 'instance', 'backend')} == 0",
+            expr=f"{now.gauge('max', 'backend_up', 'instance')} == 0",
             wait="15s",
             severity="critical",
-            summary="{{ $labels.instance }} has no engine: {{ $labels.backend }} is not connected.",
-            description="Every request is refused at once until the engine is back.",
+            summary="{{ $labels.instance }} has no engine: none is connected.",
+            description="Every request is refused at once until an engine is back.",
+        ),
+        Alert(
+            name="BackendLeftOut",
+            expr=(
+                f"{_left_out} == 1\nand on (instance) "
+                f"({now.gauge('max', 'backend_up', 'instance')} == 1)"
+            ),
+            wait="15s",
+            severity="warning",
+            summary="{{ $labels.backend }} of {{ $labels.instance }} gets no requests: "
+            "{{ $labels.state }}.",
+            description=(
+                "down: it does not answer. ejected: it failed several times in a row. other_model: "
+                "it serves another model than the others. The others carry its load."
+            ),
         ),
         Alert(
             name="EngineStalled",

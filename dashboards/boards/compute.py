@@ -1,5 +1,6 @@
-"""Step times, where the step loop's time goes, and whether the engine lives."""
+"""Step times, where the step loop's time goes, and the engines behind the gate."""
 
+from surgetank.dashboards.boards.engines import ENGINE, ENGINES
 from surgetank.dashboards.objectives import TPOT_SECONDS
 from surgetank.dashboards.panels import Board, Kind, Panel, Row, here, q, quantiles
 from surgetank.dashboards.promql import ratio
@@ -231,63 +232,9 @@ _GPU = Row(
     ),
 )
 
-_ENGINE = Row(
-    "Engine",
-    (
-        Panel(
-            title="Connected",
-            means="1 while the engine answers its sidecar.",
-            do="0: the alert BackendDown.",
-            queries=(
-                q(
-                    here.gauge("min", "backend_up", "instance", "backend"),
-                    "{{backend}} {{instance}}",
-                ),
-            ),
-            unit="short",
-            kind=Kind.STAT,
-            texts=((0, "down", "red"), (1, "up", "green")),
-        ),
-        Panel(
-            title="Ledger drift",
-            means="Sequences that the gate believes in the engine, less those that it reports.",
-            do="Off zero for minutes: the alert LedgerDrift.",
-            queries=(q(here.gauge("avg", "ledger_drift", "instance"), "{{instance}}"),),
-            unit="short",
-        ),
-        Panel(
-            title="What another maker's engine tells",
-            means="1: this signal can be read from its metrics; the laws that need it run on it.",
-            do="0 where it was 1: it was started without its metrics, or a version renamed them.",
-            queries=(
-                q(
-                    here.gauge("min", "backend_signal_available", "instance", "backend", "signal"),
-                    "{{backend}} {{signal}} {{instance}}",
-                ),
-            ),
-            unit="short",
-            kind=Kind.STAT,
-            texts=((0, "not told", "orange"), (1, "told", "green")),
-        ),
-        Panel(
-            title="Time since it last told us anything",
-            means="Embedded: without a step while it has work. Remote: age of its metrics.",
-            do="Embedded above 10 s: EngineStalled. Remote above 15 s: BackendStale.",
-            queries=(
-                q(
-                    here.gauge("max", "backend_metrics_age_seconds", "instance", "backend"),
-                    "{{backend}} {{instance}}",
-                ),
-            ),
-            unit="s",
-            bad=10,
-        ),
-    ),
-)
-
 COMPUTE = Board(
     "surgetank-compute",
     "Surgetank / Compute",
-    "Step times, where the loop's time goes, and whether the engine lives.",
-    (_STEPS, _LOOP, _OPERATORS, _GPU, _ENGINE),
+    "Step times, where the loop's time goes, whether engines live, and how they share the work.",
+    (_STEPS, _LOOP, _OPERATORS, _GPU, ENGINE, ENGINES),
 )

@@ -51,7 +51,7 @@ _NOW = Row(
         Panel(
             title="Engines connected",
             means="Backends that answer their sidecar, of all that should.",
-            do="When one is missing: the alert BackendDown.",
+            do="When one is missing: the alert BackendDown or BackendLeftOut.",
             queries=(
                 q(here.gauge("sum", "backend_up"), "connected"),
                 q(f"count({here.select('backend_up')})", "expected"),

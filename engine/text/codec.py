@@ -78,6 +78,11 @@ class TextCodec:
             most,
         )
 
+    def token_id(self, token: str) -> int | None:
+        """The id of a token by its name in the vocabulary; None for one that there is not."""
+        token_id: int | None = self._tokenizer.token_to_id(token)
+        return token_id
+
     def token(self, token_id: int) -> str:
         """A token as text; bytes that are no whole character show as U+FFFD."""
         return self._pieces[token_id].decode(errors="replace")
@@ -105,7 +110,7 @@ class TextCodec:
     def _bos_id(self, card: ModelCard) -> int | None:
         if not card.add_bos:
             return None
-        token_id = self._tokenizer.token_to_id(card.bos_token)
+        token_id = self.token_id(card.bos_token)
         if token_id is None:
             raise ValueError(f"tokenizer of {card.name}: no token {card.bos_token!r} (bos_token)")
-        return int(token_id)
+        return token_id

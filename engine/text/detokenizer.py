@@ -23,7 +23,12 @@ class Detokenizer:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._stop = _StopStrings(stop) if stop else None
         self._free_tokens = max(0, min_tokens - 1)  # tokens that no stop string may end in
-        self.stopped = False
+        self.matched: str | None = None  # the stop string that came
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string came."""
+        return self.matched is not None
 
     def feed(self, ids: Iterable[int]) -> str:
         """The text that these tokens made certain; "" for ever once a stop string came."""
@@ -50,7 +55,7 @@ class Detokenizer:
 
     def _match(self, text: str, stop: "_StopStrings") -> str:
         safe = stop.feed(text)
-        self.stopped = stop.found
+        self.matched = stop.found
         return safe
 
 
@@ -62,15 +67,16 @@ class _StopStrings:
             raise ValueError("stop: an empty string; allowed: at least one character each")
         self._stop = tuple(stop)
         self._held = ""  # always shorter than the longest stop string
-        self.found = False
+        self.found: str | None = None
 
     def feed(self, text: str) -> str:
         """What of the text so far cannot belong to a stop string."""
         text = self._held + text
-        ends = [(at + len(s), at) for s in self._stop if (at := text.find(s)) >= 0]
+        ends = [(at + len(s), at, s) for s in self._stop if (at := text.find(s)) >= 0]
         if ends:
-            self.found, self._held = True, ""
-            return text[: min(ends)[1]]
+            _, at, self.found = min(ends)
+            self._held = ""
+            return text[:at]
         keep = max(_overlap(text, s) for s in self._stop)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

@@ -12,6 +12,8 @@ from surgetank.admission.gate import GateConfig
 from surgetank.admission.leases.config import LeasesConfig
 from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.outcome import Refusal, Refused
+from surgetank.admission.routing.affinity import Prefix
+from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.tenants import Tenants
 from surgetank.admission.text_adapter import TextAdapter
 from surgetank.admission.ticket import Ticket
@@ -177,17 +179,20 @@ class Rig:
         config: GateConfig | None = None,
         card: ModelCard = CARD,
         *,
+        engines: int = 1,
+        routing: RoutingConfig | None = None,
         tenants: Tenants | None = None,
         leases: LeasesConfig | None = None,
         make_tracer: Callable[[Recorder, ManualClock], Tracing] = lambda *_: Silence(),
     ) -> None:
         self.clock = ManualClock()
         self.timer = VirtualTimer(self.clock)
-        self.backend = PlayedBackend(self.clock)
+        self.backends = [PlayedBackend(self.clock) for _ in range(engines)]
+        self.backend = self.backends[0]
         self.recorder = Recorder(Registry(Process.SIDECAR))
         self.quotas = Quotas(leases or LeasesConfig(), self.clock)
         self.desk = FrontDesk(
-            adapter=TextAdapter(self.backend, lambda _: CODEC),
+            adapter=TextAdapter(*self.backends, make_codec=lambda _: CODEC),
             recorder=self.recorder,
             clock=self.clock,
             rng=random.Random(7),
@@ -196,9 +201,11 @@ class Rig:
             tenants=tenants,
             quotas=self.quotas,
             tracer=make_tracer(self.recorder, self.clock),
+            routing=routing,
         )
-        self.backend.watcher = self.desk
-        self.backend.come_up(card)
+        for backend, watcher in zip(self.backends, self.desk.engines.watchers, strict=True):
+            backend.watcher = watcher
+            backend.come_up(card)
 
     def arrive(self, headers: Headers = ()) -> Ticket:
         return self.desk.arrive("http", headers)
@@ -213,12 +220,13 @@ class Rig:
         headers: Headers = (),
         priority: Priority | None = None,
         stream: bool = False,
+        prefix: Prefix | None = None,
         door: Door | None = None,
     ) -> Door:
         """A whole request; a refusal is kept in the door."""
         door = door or Door()
         ticket = self.arrive(headers)
-        ticket.stream = stream
+        ticket.stream, ticket.prefix = stream, prefix
         ticket.priority = ticket.priority if priority is None else priority
         ask = Ask([1] * prompt, SamplingParams(max_tokens=max_tokens), n, tuple(stop))
         try:

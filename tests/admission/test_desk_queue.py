@@ -198,3 +198,11 @@ def test_a_gate_wide_open_queues_everything_and_knows_no_deadline() -> None:
     rig.backend.finish(1)
     assert len(rig.backend.started) == 2
     assert rig.backend.started[1].time_left is None
+
+
+def test_those_whose_clients_give_up_at_the_same_moment_all_end() -> None:
+    rig = Rig(GateConfig(in_flight_seqs=1))
+    patient = [("x-stainless-read-timeout", "5")]
+    doors = [rig.send(headers=patient) for _ in range(4)]
+    rig.timer.advance(5.0)
+    assert [door.outcome for door in doors] == [Outcome.DEADLINE, *[Outcome.EXPIRED] * 3]

@@ -59,6 +59,18 @@ def test_overload_is_refused_by_predicted_wait_and_what_is_admitted_is_in_time()
     assert "mostly slot" in refusal.message
 
 
+def test_a_queue_of_so_many_is_never_too_long() -> None:
+    service = warm(GateConfig(laws=LawsConfig(least_queue=60)))
+    assert service.desk.snapshot().laws.queue_bound == pytest.approx(60.0)
+    doors = service.flow(10 * CAPACITY, 10.0, service.send)
+    refusal = next(door.refusal for door in doors if door.refusal)
+    assert refusal.reason is Reason.PREDICTED_WAIT
+    assert refusal.limit == pytest.approx(60.0 / CAPACITY, rel=0.2)
+    hurried = service.send(headers=[("x-stainless-read-timeout", "0.5")])
+    assert refused(hurried).reason is Reason.PREDICTED_WAIT
+    assert (refused(hurried).limit or 0.0) <= 0.7 * 0.5
+
+
 def test_the_visible_threshold_falls_when_the_engine_slows_and_when_requests_grow() -> None:
     service = warm()
     service.flow(2 * CAPACITY, 5.0, service.send)

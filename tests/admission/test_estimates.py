@@ -92,3 +92,14 @@ def test_discarded_expiries_do_not_pile_up() -> None:
         expiries.set(key, 600.0)
         expiries.discard(key)
     assert len(expiries._heap) < 200
+
+
+def test_time_told_in_parts_fades_the_rate_as_time_told_at_once() -> None:
+    whole, parts = Pace(0.0), Pace(0.0)
+    for second in range(40):
+        for pace, steps in ((whole, 1), (parts, 10)):
+            for step in range(1, steps + 1):
+                pace.pass_time(second + step / steps, waiting=second % 3, running=1)
+            pace.finished(1, waiting=second % 3)
+    assert parts.drain_rate == pytest.approx(whole.drain_rate, rel=1e-9)
+    assert whole.drain_rate == pytest.approx(1.0, rel=0.1)

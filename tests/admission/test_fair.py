@@ -100,6 +100,29 @@ def test_counters_of_passers_by_are_bounded() -> None:
     assert order.next() is None
 
 
+def test_what_comes_back_stands_where_it_stood() -> None:
+    queue = Queue()
+    came = [ticket("a") for _ in range(3)]
+    for at, each in enumerate(came):
+        queue.add(each, float(at))
+    lost = [serve(queue, 3.0), serve(queue, 3.0)]
+    for each in lost:
+        queue.restore(each, 4.0)
+    assert [serve(queue) for _ in came] == came
+
+
+def test_what_comes_back_is_no_older_than_it_is() -> None:
+    queue = Queue()
+    old, young = ticket("a"), ticket("b")
+    queue.add(old, 0.0)
+    queue.add(young, 1.0)
+    queue.remove(young)
+    queue.restore(young, 5.0)
+    assert queue.waited(4.5, 5.0) == [old]
+    assert queue.levels(5.0)[Priority.DEFAULT].oldest_age == 5.0
+    assert list(queue.newest(Priority.DEFAULT)) == [young, old]
+
+
 def test_each_lower_class_gets_its_floor_and_the_highest_the_rest() -> None:
     queue, served = Queue(0.05), Counter[Priority]()
     for priority in Priority:

@@ -1,22 +1,28 @@
 """What low classes leave to those above them, and their floor share, which nobody takes."""
 
 import pytest
+from tests.admission.rig import PlayedBackend
 from tests.fakes import tiny_card
 
 from surgetank.admission.cost import Estimate
 from surgetank.admission.engine_view import Rates
-from surgetank.admission.laws import Held, Laws
+from surgetank.admission.laws import Laws
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limits
 from surgetank.admission.pace import Pace
-from surgetank.admission.permit import Ledger
 from surgetank.admission.queue import Queue
+from surgetank.admission.room import Held
+from surgetank.admission.routing.config import RoutingConfig
+from surgetank.admission.routing.side import Attached
+from surgetank.admission.routing.sides import Sides
 from surgetank.admission.ticket import Ticket
+from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.slo import SloTargets
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.vocabulary import Priority
 
 CARD = tiny_card(max_num_seqs=64, kv_blocks=100_000)
+ATTACHED = Attached(PlayedBackend(ManualClock()))
 RATES = Rates(StepModel(0.006, 25e-6, 50e-6, 40e-9), 1.0, 32.0, 1024.0, 30, 20_000, 0.02)
 
 
@@ -30,25 +36,28 @@ class Engine:
     """Laws of an engine in which `running` such requests run."""
 
     def __init__(self, running: int) -> None:
-        self.queue, ledger = Queue(0.05), Ledger()
+        self.queue, sides = Queue(0.05), Sides([ATTACHED], RoutingConfig())
         config, targets = LawsConfig(), SloTargets()
         self.laws = Laws(
-            config=config, targets=targets, limits=Limits(), queue=self.queue, ledger=ledger,
+            config=config, targets=targets, limits=Limits(), queue=self.queue, sides=sides,
             pace=Pace(0.0),
         )  # fmt: skip
-        self.laws.engine.rates = RATES
+        (side,) = sides.all
+        side.came_up(CARD, 0.0)
+        side.view.rates = RATES
+        sides.learned()
         for _ in range(running):
-            ledger.take(1, 1, prompt=640.0, output=80.0)
+            side.ledger.take(1, 1, prompt=640.0, output=80.0)
 
 
 def test_low_classes_wait_for_short_steps_only_while_higher_ones_are_served() -> None:
     engine = Engine(running=30)
     low = ticket(Priority.BATCH, 0.05)
-    assert engine.laws.held(low, CARD, 0.0) is None
+    assert engine.laws.held(low, 0.0) is None
     engine.queue.served(ticket(Priority.CRITICAL, 0.3), 0.0)
-    assert engine.laws.held(low, CARD, 0.0) is Held.HEADROOM  # 27.7 leave steps short enough
-    assert engine.laws.held(ticket(Priority.DEFAULT, 0.05), CARD, 0.0) is None
-    assert Engine(running=26).laws.held(low, CARD, 0.0) is None
+    assert engine.laws.held(low, 0.0) is Held.HEADROOM  # 27.7 leave steps short enough
+    assert engine.laws.held(ticket(Priority.DEFAULT, 0.05), 0.0) is None
+    assert Engine(running=26).laws.held(low, 0.0) is None
 
 
 @pytest.mark.parametrize(("served", "held"), [(0.5, Held.HEADROOM), (1.0, None)])
@@ -57,4 +66,4 @@ def test_a_floor_share_that_is_due_needs_no_headroom(served: float, held: Held |
     low = ticket(Priority.BATCH, 0.05)
     engine.queue.add(low, 0.0)
     engine.queue.served(ticket(Priority.CRITICAL, served), 0.0)  # of which low earns .0588 each
-    assert engine.laws.held(low, CARD, 0.0) is held
+    assert engine.laws.held(low, 0.0) is held

@@ -11,7 +11,7 @@ from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
 def told(rig: Rig, used: int, of: int = 1000) -> None:
     """The engine says how full its pool is."""
     record = step_record(kv_used=used, kv_cached=0, kv_free=of - used)
-    rig.desk.on_step(StepOutput([], [], record))
+    rig.desk.engines.watchers[0].on_step(StepOutput([], [], record))
 
 
 @pytest.mark.parametrize("blocks", [0, 512], ids=["unknown size", "known size"])

@@ -18,7 +18,7 @@ from surgetank.admission.output_length import ENOUGH, OutputLengths
 from surgetank.admission.ration import Ration
 from surgetank.admission.served import FadingRate, ServedRates
 from surgetank.admission.threshold import queue_bound, threshold
-from surgetank.admission.wait import GAMMA_RANGE, Calibration, Wait, predicted
+from surgetank.admission.wait import GAMMA_RANGE, Calibration, Wait, reading
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.vocabulary import Priority
 
@@ -34,7 +34,7 @@ def test_a_request_costs_its_prompt_its_share_of_steps_and_its_context() -> None
 
 def test_the_wait_is_the_longer_of_slots_and_prompts_corrected_plus_the_silence() -> None:
     # a full step of 100 prompt tokens: .01 + .1 + .01 + .001 = .121, twice that at half the drain
-    wait = predicted(RATES, slot=0.3, tokens=250, age=0.0, gamma=1.5)
+    wait = Wait(0.3, reading(RATES, 250), age=0.0, gamma=1.5)
     assert wait.prefill == pytest.approx(2.5 * 0.242)
     assert wait.seconds == pytest.approx(1.5 * 2.5 * 0.242)
     assert wait.binding == "prefill"

@@ -48,6 +48,7 @@ def refusal(reason: Reason = Reason.QUEUE_REQUESTS) -> Refusal:
 def test_a_served_request_is_one_line_for_who_wants_all(stream: io.StringIO) -> None:
     ticket, _ = ended()
     ticket.dispatched_at, ticket.first_token_at, ticket.output_tokens = 5.5, 6.0, 9
+    ticket.engine, ticket.turned_away = "gpu-3", ("gpu-1", "gpu-2")
     RequestLog().ended(ticket, None, 7.5)
     (line,) = lines(stream)
     del line["time"], line["logger"]
@@ -65,6 +66,8 @@ def test_a_served_request_is_one_line_for_who_wants_all(stream: io.StringIO) -> 
         "prompt_tokens": 3,
         "output_tokens": 9,
         "ttft": 1.0,
+        "backend": "gpu-3",
+        "moved_from": "gpu-1, gpu-2",
     }
 
 

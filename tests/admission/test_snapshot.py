@@ -1,14 +1,12 @@
 """The gauges that are read from the desk: right values, and nothing where nothing can be known."""
 
 import pytest
-from tests.admission.rig import CARD, Rig
+from tests.admission.rig import Rig
 from tests.admission.virtual_engine import Service
 
 from surgetank.admission.arrival import _READ, Problem
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
-from surgetank.admission.text_adapter import TextAdapter
-from surgetank.engine.backends.remote.found import Found, Signals, Vitals
 from surgetank.telemetry.catalog_sidecar import HEADER, PROBLEM
 from surgetank.telemetry.family import LabelValues
 from surgetank.telemetry.vocabulary import Lane, Priority
@@ -42,7 +40,6 @@ def test_gauges_of_a_busy_desk() -> None:
     assert (limits["in_flight_seqs", "min"], limits["in_flight_seqs", "max"]) == (1, 8)
     override = gauge(rig, "limit_override")
     assert (override["queue_requests",], override["kv_reserve",]) == (1, 0)
-    assert gauge(rig, "backend_up") == {("embedded",): 1}
     level = rig.desk.snapshot().queue[Priority.BATCH]
     assert level.requests == {Lane.FIRST: 3, Lane.RETRY: 0}
 
@@ -50,8 +47,6 @@ def test_gauges_of_a_busy_desk() -> None:
 def test_gauges_of_a_desk_without_an_engine() -> None:
     rig = Rig()
     rig.backend.die()
-    assert gauge(rig, "backend_up") == {("embedded",): 0}
-    assert gauge(rig, "backend_metrics_age_seconds") == {}
     assert gauge(rig, "queue_oldest_age_seconds") == {}
     assert ("kv_reserve",) not in gauge(rig, "limit_usage")
 
@@ -101,20 +96,3 @@ def read(service: Service, name: str) -> dict[LabelValues, float]:
     """A gauge's samples, as a scrape would see them."""
     samples = next(e.samples for e in service.recorder.registry.read() if e.spec.name == name)
     return {labels: value for labels, value in samples.items() if isinstance(value, float)}
-
-
-def test_gauges_of_another_makers_engine() -> None:
-    rig = Rig()
-    rig.timer.advance(100.0)
-    found = Found("vllm", "1", CARD, ("m",))
-    told = Signals(at=60.0, running=2.0)
-    vitals = Vitals("vllm", "http://x", found, told, drift=3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TextAdapter, "vitals", property(lambda _: vitals))
-        assert gauge(rig, "backend_up") == {("vllm",): 1}
-        assert gauge(rig, "backend_metrics_age_seconds") == {("vllm",): 40.0}
-        assert gauge(rig, "ledger_drift") == {(): 3}
-        available = gauge(rig, "backend_signal_available")
-        assert available["vllm", "running"] == 1
-        assert available["vllm", "kv_used"] == 0
-    assert gauge(rig, "backend_signal_available") == {}

@@ -22,7 +22,7 @@ from tests.fakes_collector import attributes
 
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.prompt_size import PromptSizes
-from surgetank.admission.relay import Relay, RelayAsk
+from surgetank.admission.relay import Relay, RelayAsk, RelayEngine
 from surgetank.admission.ticket import MAX_EVENTS, Ticket
 from surgetank.engine.api import Started
 from surgetank.engine.backends.remote.api import Forward
@@ -99,6 +99,7 @@ def test_a_served_request_is_four_spans_end_to_end(traced: Callable[..., Traced]
         "gen_ai.response.time_to_first_chunk": pytest.approx(0.375),
         "surgetank.time_per_output_token": pytest.approx(1.5),
         "surgetank.longest_gap": pytest.approx(1.5),
+        "surgetank.backend": "embedded",
     }
 
 
@@ -237,5 +238,6 @@ def test_a_remote_engine_hears_whose_child_it_is(
     ask = RelayAsk(forward, 8, 1, False, 5, lambda body, most: body)
     ticket = Ticket(id="r", arrived=0.0, door="http", trace=trace, stream=True)
     nobody: Any = None
-    Relay(nobody, remote, PromptSizes(), ticket, ask, nobody).start(1, None)
+    engines = [RelayEngine(remote)]
+    Relay(nobody, engines, PromptSizes(), ticket, ask, nobody).start(1, None, 0)
     assert [*sent[0].headers] == told

@@ -11,6 +11,8 @@ from surgetank.admission.api import Ask, Headers
 from surgetank.admission.desk import FrontDesk
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.outcome import Refused
+from surgetank.admission.routing.affinity import Prefix
+from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.text_adapter import TextAdapter
 from surgetank.engine.api import (
     BackendDown,
@@ -79,7 +81,22 @@ class VirtualEngine:
     def apply(self, settings: Settings) -> None:
         raise AssertionError("the desk changes no engine settings")
 
+    def die(self) -> None:
+        """With all that it has."""
+        self.card, lost, self._work = None, self._work, []
+        for each in lost:
+            each.sink.on_lost("virtually dead")
+        if self.watcher is not None:
+            self.watcher.on_down("virtually dead")
+
+    def come_up(self, card: ModelCard) -> None:
+        self.card, self.last_step = card, None
+        if self.watcher is not None:
+            self.watcher.on_up(card)
+
     def stalled_for(self, now: float) -> float | None:
+        if self.card is None:
+            return None
         return now - self._last_at if self._work else 0.0
 
     def _go(self) -> None:
@@ -112,6 +129,8 @@ class VirtualEngine:
         seconds: float,
     ) -> None:
         self._stepping = False
+        if self.card is None:
+            return
         self.steps += 1
         self._last_at = self._timer.clock.monotonic()
         started = []
@@ -186,23 +205,29 @@ class Service:
         config: GateConfig | None = None,
         card: ModelCard | None = None,
         engine: type[VirtualEngine] = VirtualEngine,
+        *,
+        engines: int = 1,
+        routing: RoutingConfig | None = None,
     ) -> None:
         card = card or tiny_card(max_num_seqs=16, kv_blocks=4096)
         self.clock = ManualClock()
         self.timer = VirtualTimer(self.clock)
-        self.engine = engine(self.timer, card)
+        self.engines = [engine(self.timer, card) for _ in range(engines)]
+        self.engine = self.engines[0]
         self.recorder = Recorder(Registry(Process.SIDECAR))
         self.rng = random.Random(5)
         self.desk = FrontDesk(
-            adapter=TextAdapter(self.engine, lambda _: CODEC),
+            adapter=TextAdapter(*self.engines, make_codec=lambda _: CODEC),
             recorder=self.recorder,
             clock=self.clock,
             rng=random.Random(7),
             call_later=self.timer.call_later,
             config=config,
+            routing=routing,
         )
-        self.engine.watcher = self.desk
-        self.desk.on_up(card)
+        for each, watcher in zip(self.engines, self.desk.engines.watchers, strict=True):
+            each.watcher = watcher
+            each.come_up(card)
         self._prompts = 0
 
     def send(
@@ -215,11 +240,13 @@ class Service:
         priority: Priority = Priority.DEFAULT,
         headers: Headers = (),
         same: bool = False,
+        prefix: Prefix | None = None,
     ) -> Door:
         """One request with a prompt of its own, or with the `same` one as others of that length."""
         door = Door()
         ticket = self.desk.arrive("http", headers)
         ticket.priority, ticket.tenant, ticket.stream = priority, tenant, True
+        ticket.prefix = prefix
         self._prompts += 1
         mark = [1, 1, 1] if same else [2 + self._prompts // 100 % 100, 2 + self._prompts % 100, 3]
         ask = Ask((mark + [1] * prompt)[:prompt], SamplingParams(max_tokens=max_tokens), n)

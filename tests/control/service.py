@@ -10,6 +10,7 @@ from surgetank.admission.gate import GateConfig
 from surgetank.admission.leases.config import LeasesConfig
 from surgetank.admission.policies.canary import CanaryConfig
 from surgetank.control.actions import Actions
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.console.camera import Camera
 from surgetank.control.drain import Drain
 from surgetank.control.fleet.config import FleetConfig
@@ -36,18 +37,26 @@ class PlayedService:
         config: GateConfig | None = None,
         policies: Mapping[str, Policy] = POLICIES,
         leases: LeasesConfig | None = None,
+        engines: int = 1,
     ) -> None:
         config = config or GateConfig()
-        self.rig = Rig(config, leases=leases)
+        self.rig = Rig(config, leases=leases, engines=engines)
         self.clock = self.rig.clock
         self.limits = self.rig.desk.limits
         self.journal = Journal(self.clock, None)
         self.turns: list[bool] = []
         self.drain = Drain(self.clock, self.journal, self.turns.append)
         self.inspection = Inspection(Path("/nowhere/engine.sock"))
+        self.backend_drains = BackendDrains(
+            self.clock,
+            self.journal,
+            self.rig.desk.engines.names,
+            lambda: self.rig.desk.snapshot().engines,
+            self._turn_backend,
+        )
         self.insight = Insight(
             desk=self.rig.desk,
-            backend=self.rig.backend,
+            drains=self.backend_drains,
             recorder=self.rig.recorder,
             clock=self.clock,
         )
@@ -64,6 +73,7 @@ class PlayedService:
             apply=self.told.append,
             policy_errors=self.policy_errors,
         )
+        self.loop.on_tick(self.backend_drains.expire)
         self.trials = Trials(
             clock=self.clock,
             stage=self.rig.desk.policies,
@@ -99,11 +109,15 @@ class PlayedService:
             clock=self.clock,
             looks=self.insight.history.looks,
             recent=self.rig.desk.recent,
-            card=lambda: self.rig.backend.card,
             journal=self.journal,
             drain=self.drain,
+            drains=self.backend_drains,
         )
         self.feed = self.camera.feed
+
+    def _turn_backend(self, name: str, on: bool) -> None:
+        engines = self.rig.desk.engines
+        (engines.drain if on else engines.undrain)(name)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, then tick."""
@@ -114,7 +128,6 @@ class PlayedService:
         return status_out(
             desk=self.rig.desk.snapshot(),
             totals=self.rig.recorder.totals(),
-            card=self.rig.backend.card,
             drain=self.drain,
             control=ControlOut(
                 ticks=self.loop.ticks,

@@ -188,6 +188,8 @@ def test_the_schema_names_every_route(api: TestClient) -> None:
         "/memory",
         "/retries",
         "/backends",
+        "/backends/{name}/drain",
+        "/backends/{name}/undrain",
         "/admission/reasons",
         "/steps",
         "/kv",

@@ -10,10 +10,14 @@ from click.testing import CliRunner
 
 from surgetank.control.cli import main
 from surgetank.control.config import Config
+from surgetank.control.lint import lint
 from surgetank.control.reference import allowed, leaves, markdown
-from surgetank.control.sources import ConfigError, from_assignment, load
+from surgetank.control.sources import ConfigError, Given, from_assignment, load
+from surgetank.engine.backends.remote.config import Role
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "configuration.md"
+EXAMPLE = ROOT / "examples" / "backends" / "several.toml"
 
 
 def test_the_default_listeners_are_loopback_only() -> None:
@@ -47,8 +51,15 @@ def test_every_setting_says_what_it_means_and_what_is_allowed() -> None:
         ("gate.queue_requests=-1", "gate.queue_requests is -1 (--set); allowed: whole number, 1"),
         ("engine.socket=", 'engine.socket is "" (--set); allowed: path (it names no file)'),
         ("leases.url=redis:/x", "leases.url is a secret of another kind (--set); allowed: text"),
-        ("tenants.keys=[{key='hush',tenant='a'}]", "tenants.keys is a secret of another kind"),
+        ("tenants.keys=[{key='hush',tenant='a'}]", "tenants.keys.0.key is a secret of another"),
         ("leases.tenants={a={concurrency=0}}", 'leases.tenants is {"a": {"concurrency": 0}}'),
+        ("backends.0.url=ftp://h", 'backends.0.url is "ftp://h" (--set); allowed: text, matching'),
+        ("backends.0.url=http://h:70000", 'backends.0.url is "http://h:70000" (--set); allowed: t'),
+        (
+            "backends=[{url='http://h',role='all'}]",
+            'backends.0.role is "all" (--set); allowed: one of both, prefill',
+        ),
+        ("backend.url=http://h", "backend.url (--set) is not a setting; did you mean backends.0.u"),
         ("http.port=none", 'http.port is "none" (--set); allowed: whole number, 0 to 65535'),
         ("engine.threads=0", "engine.threads is 0 (--set); allowed: whole number, 1 to 1024; or"),
         ("engine.max_num_seqs=512", "engine: max_batch_tokens is 512; allowed: more than max_num"),
@@ -58,6 +69,37 @@ def test_a_mistake_anywhere_is_one_sentence(assignment: str, message: str) -> No
     with pytest.raises(ConfigError) as caught:
         load(Config, flags=[from_assignment(Config, assignment)])
     assert str(caught.value).startswith(message)
+
+
+def test_engines_are_called_by_their_place_unless_they_are_named() -> None:
+    urls = ["http://10.0.0.1:8000/base", "https://gpu.example", "http://[::1]:80"]
+    given = Given("backends", [{"url": url} for url in urls], "--backend")
+    config = load(Config, flags=[given, from_assignment(Config, "backends.2.name=spare")])
+    assert [each.name for each in config.backends] == ["10.0.0.1:8000", "gpu.example:443", "spare"]
+    assert [each.role for each in config.backends] == [Role.BOTH] * 3
+    twice = from_assignment(Config, "backends.1.name=spare")
+    with pytest.raises(ConfigError, match="backends: spare: each engine has a name of its own"):
+        load(Config, flags=[given, twice, from_assignment(Config, "backends.2.name=spare")])
+    with pytest.raises(ConfigError, match="backends: embedded is the name of our own engine"):
+        load(Config, flags=[given, from_assignment(Config, "backends.0.name=embedded")])
+
+
+def test_engines_by_http_and_by_grpc_do_not_mix() -> None:
+    given = Given("backends", [{"url": "grpc://10.0.0.1"}], "--backend")
+    assert [each.name for each in load(Config, flags=[given]).backends] == ["10.0.0.1:50051"]
+    other = from_assignment(Config, "backends.1.url=http://10.0.0.2:8000")
+    with pytest.raises(ConfigError, match="some are http and some grpc; allowed: all of one kind"):
+        load(Config, flags=[given, other])
+    for wrong in ("backends.0.pass_priority=true", "envoy.port=0"):
+        with pytest.raises(ConfigError, match=r"allowed.* by http"):
+            load(Config, flags=[given, from_assignment(Config, wrong)])
+
+
+def test_the_example_of_several_engines_is_right() -> None:
+    config = load(Config, file=EXAMPLE)
+    assert [each.name for each in config.backends] == ["gpu-1", "gpu-2", "prefill-1"]
+    assert [each.role for each in config.backends] == [Role.BOTH, Role.BOTH, Role.PREFILL]
+    assert lint(config) == []
 
 
 def test_a_secret_is_shown_nowhere() -> None:

@@ -7,7 +7,6 @@ from tests.control.asking import Ask
 from tests.control.service import PlayedService
 from tests.fakes import tiny_card
 
-from surgetank.admission.text_adapter import TextAdapter
 from surgetank.control.inspection import Inspection
 from surgetank.engine.backends.remote.found import Found, Signals, Source, Vitals
 
@@ -21,8 +20,8 @@ FOUND = Found(
 def foreign(service: PlayedService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The service has a vLLM behind it, which tells how many requests it has."""
     vitals = Vitals("vllm", "http://gpu:8000", FOUND, Signals(at=0.0, running=3.0), 1, 4)
-    monkeypatch.setattr(TextAdapter, "vitals", property(lambda _: vitals))
-    service.inspection = Inspection(tmp_path / "engine.sock", "http://gpu:8000")
+    monkeypatch.setattr(service.rig.desk._sides.all[0], "vitals", lambda: vitals)
+    service.inspection = Inspection(tmp_path / "engine.sock", ["http://gpu:8000"])
     service.rig.backend.come_up(CARD)
 
 
@@ -35,7 +34,7 @@ def test_backends_tells_what_was_found_and_what_the_laws_run_on(ask: Ask) -> Non
         "m, lora",
         "running 3",
         "waiting, kv_used, prompt_tokens, output_tokens, preemptions",
-        "6, guessed: set backend.max_num_seqs",
+        "6, guessed: set its max_num_seqs in [[backends]]",
         "ledger drift",
         "note: mind the gap",
     ):
@@ -46,8 +45,8 @@ def test_backends_tells_what_was_found_and_what_the_laws_run_on(ask: Ask) -> Non
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("kv", "the engine at http://gpu:8000 is another maker's, it keeps no step ring"),
-        ("steps", "inferred: surgetank backends"),
+        ("kv", "there is no step ring: the engine at http://gpu:8000 is another maker's"),
+        ("steps", "what is known of steps: surgetank backends"),
     ],
 )
 def test_what_only_an_embedded_engine_has_is_refused_with_a_sentence(

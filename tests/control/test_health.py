@@ -30,6 +30,10 @@ def test_a_frozen_engine_is_not_live(desk: DeskSnapshot) -> None:
 def test_a_dead_engine_is_live_and_not_ready(desk: DeskSnapshot) -> None:
     health = judge(replace(desk, model=None, stalled_for=None), hung_after=60)
     assert (health.live, health.ready) == (True, False)
+    assert health.detail == "no engine takes requests"
+    away = tuple(replace(engine, card=None) for engine in desk.engines)
+    gone = judge(replace(desk, model=None, stalled_for=None, engines=away), hung_after=60)
+    assert gone.detail == "the engine is not there"
 
 
 def test_draining_is_live_and_not_ready(desk: DeskSnapshot) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
+from surgetank.admission.doors.envoy.config import EnvoyConfig
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.leases.config import LeasesConfig
 from surgetank.control.config import Config, ControlConfig
@@ -10,14 +11,18 @@ from surgetank.control.fleet.config import FleetConfig
 from surgetank.control.lint import lint
 from surgetank.control.presets import PRESETS
 from surgetank.control.sources import load
+from surgetank.engine.backends.remote.config import BackendConfig, Role
 from surgetank.telemetry.slo import SloTargets
 
 REDIS = SecretStr("redis://10.0.0.1")
+TWO = (BackendConfig(url="http://a"), BackendConfig(url="http://b", role=Role.PREFILL))
 
 
 def test_the_defaults_are_sound() -> None:
     assert lint(Config()) == []
     assert lint(Config(leases=LeasesConfig(url=REDIS))) == []
+    picks = EnvoyConfig(port=8405, picks_endpoint=True)
+    assert lint(Config(backends=TWO, envoy=picks)) == []
 
 
 @pytest.mark.parametrize("name", [*PRESETS])
@@ -54,6 +59,14 @@ def test_the_presets_are_sound(name: str) -> None:
             "fleet.lease is 3 s: a leader that looks every 2 s",
         ),
         (Config(control=ControlConfig(hung_after=1.0)), "control.hung_after is 1 s"),
+        (
+            Config(backends=(BackendConfig(url="http://a", role=Role.PREFILL),)),
+            "backends has engines of role prefill alone",
+        ),
+        (
+            Config(backends=TWO, envoy=EnvoyConfig(port=8405)),
+            "envoy.picks_endpoint is false: with several backends",
+        ),
         (
             Config(control=ControlConfig(drain_timeout=1.0), slo=SloTargets(ttft=2.0)),
             "control.drain_timeout is 1 s: shorter than slo.ttft",

@@ -36,6 +36,10 @@ def test_the_live_line_sums_up_what_happens() -> None:
     assert line == "ready  in flight 3  queued 1  ok 5  other 3  tiny on cpu  engine restarts 2"
     assert summary("starting", {"uptime_seconds": 7.4}, {}) == "starting  7 s"
     assert summary("backend_down", {}, {}) == "backend down"
+    states = [{"state": state} for state in ("up", "ejected", "slow_start")]
+    foreign = {"model": "m", "device": "", "version": "vllm 0.32.0"}
+    line = summary("ready", {"engine": foreign, "backends": states}, {})
+    assert line == "ready  m on vllm 0.32.0  2 of 3 engines"
 
 
 def test_scripts_get_one_object_for_each_change_and_nothing_else_on_stdout() -> None:

@@ -22,11 +22,20 @@ class Gate(BaseModel):
     names: tuple[str, ...] = ()
 
 
+class Engine(BaseModel):
+    """One table of a list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    url: str = Field(pattern="^http:")
+    slots: int | None = Field(default=None, ge=1)
+
+
 class Whole(BaseModel):
-    """A test model with one section."""
+    """A test model with one section, and a list of tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     gate: Gate = Gate()
+    engines: tuple[Engine, ...] = ()
 
 
 def test_defaults_hold_when_nothing_is_given() -> None:
@@ -75,7 +84,7 @@ def test_text_is_read_as_the_setting_needs_it() -> None:
             "gate.zzz (--set) is not a setting; allowed in gate: gate.queue, gate.wait, "
             "gate.slack, gate.mode, gate.open, gate.path, gate.names",
         ),
-        ("door.x=1", "door.x (--set) is not a setting; sections: gate"),
+        ("door.x=1", "door.x (--set) is not a setting; sections: gate, engines"),
         ("gate=1", "--set 'gate=1' is not of the form section.key=value"),
     ],
 )
@@ -83,6 +92,43 @@ def test_a_mistake_names_key_value_and_range(assignment: str, message: str) -> N
     with pytest.raises(ConfigError) as caught:
         load(Whole, flags=[from_assignment(Whole, assignment)])
     assert str(caught.value) == message
+
+
+def test_a_list_of_tables_is_told_whole_or_by_number(tmp_path: Path) -> None:
+    file = tmp_path / "surgetank.toml"
+    file.write_text("[[engines]]\nurl = 'http:a'\nslots = 4\n[[engines]]\nurl = 'http:b'\n")
+    env = {"SURGETANK_ENGINES__1__SLOTS": "8", "SURGETANK_ENGINES__2__URL": "http:c"}
+    loaded = load(Whole, file=file, env=env)
+    assert [(each.url, each.slots) for each in loaded.engines] == [
+        ("http:a", 4),
+        ("http:b", 8),
+        ("http:c", None),
+    ]
+    whole = Given("engines", [{"url": "http:d"}], "--engine")
+    flags = [whole, from_assignment(Whole, "engines.0.slots=2")]
+    assert load(Whole, file=file, env=env, flags=flags).engines == (Engine(url="http:d", slots=2),)
+    none = from_assignment(Whole, "engines=[]")
+    assert load(Whole, file=file, flags=[none]).engines == ()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("engines.0.url=b", 'engines.0.url is "b" (--set); allowed: text, matching ^http:'),
+        ("engines=[{url='http:b',slots=0}]", "engines.0.slots is 0 (--set); allowed: whole number"),
+        ("engines.0.slots=2", "engines.0.url: Field required"),
+        ("engines.1.url=http:b", "engines.0 is not given, but engines.1 is"),
+        ("engines.0.ulr=b", "engines.0.ulr (--set) is not a setting; did you mean engines.0.url?"),
+        ("engine.url=b", "engine.url (--set) is not a setting; did you mean engines.0.url?"),
+        ("engines=3", "engines is 3 (--set); allowed: list of {url, slots}"),
+        ("engines=[{}]", "engines is [{}] (--set); allowed: list of {url, slots}"),
+        ("engines=[{url='b'}]", 'engines.0.url is "b" (--set); allowed: text, matching ^http:'),
+    ],
+)
+def test_a_mistake_in_a_list_of_tables_names_which_of_them(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(Whole, flags=[from_assignment(Whole, assignment)])
+    assert str(caught.value).startswith(message)
 
 
 def test_mistakes_in_the_environment_name_the_variable() -> None:

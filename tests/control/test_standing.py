@@ -2,11 +2,14 @@
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.fakes import engine_look
 
 from surgetank.admission.limits import Limit, Limits
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.drain import Drain
 from surgetank.control.journal import Journal
 from surgetank.control.standing import Standing, standing_path
@@ -18,13 +21,19 @@ NAME = Limit.QUEUE_REQUESTS
 class Process:
     """A sidecar's limits and drain in one life; clocks differ from life to life."""
 
-    def __init__(self, folder: Path, wall: float) -> None:
+    def __init__(self, folder: Path, wall: float, names: Sequence[str] = ("a", "b")) -> None:
         self.path = standing_path(folder / "run" / "engine.sock")
         self.clock = ManualClock(random.Random(wall).uniform(0, 1e6), wall)
         self.limits = Limits()
         self.journal = Journal(self.clock, None)
         self.drain = Drain(self.clock, self.journal, lambda _: self.standing.save())
-        self.standing = Standing(self.path, self.clock, self.limits, self.drain, self.journal)
+        engines = [engine_look(name) for name in names]
+        self.backends = BackendDrains(
+            self.clock, self.journal, names, lambda: engines, lambda *_: self.standing.save()
+        )
+        self.standing = Standing(
+            self.path, self.clock, self.limits, self.drain, self.backends, self.journal
+        )
         self.standing.restore()
 
     def set(self, value: float, ttl: float) -> None:
@@ -49,6 +58,31 @@ def test_an_override_and_an_open_drain_come_back_after_a_crash(tmp_path: Path) -
     assert entries == [("queue_requests", "ann", "restart"), ("draining", "bob", "restart")]
     second.drain.end("bob", "done")
     assert not Process(tmp_path, 1200.0).drain.active
+
+
+def test_an_engine_that_drains_still_does_after_a_crash(tmp_path: Path) -> None:
+    first = Process(tmp_path, 1000.0)
+    first.backends.begin("a", who="ann", why="new driver", ttl=None)
+    first.backends.begin("b", who="bob", why="noise", ttl=600, force=True)
+    second = Process(tmp_path, 1100.0)
+    holds = second.backends.holds
+    assert {name: (hold.who, hold.why) for name, hold in holds.items()} == {
+        "a": ("ann", "new driver"),
+        "b": ("bob", "noise"),
+    }
+    assert holds["a"].until is None
+    assert holds["b"].until == pytest.approx(second.clock.monotonic() + 500)
+    assert [entry.cause for entry in second.journal.recent()] == ["restart", "restart"]
+    second.backends.end("a", who="ann", why="done")
+    assert [*Process(tmp_path, 1200.0).backends.holds] == ["b"]
+
+
+def test_the_drain_of_an_engine_that_is_configured_no_more_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Process(tmp_path, 1000.0).backends.begin("a", who="ann", why="driver", ttl=None)
+    assert not Process(tmp_path, 1001.0, ["b"]).backends.holds
+    assert "a is no engine here; there are: b" in caplog.text
 
 
 def test_what_is_over_stays_over(tmp_path: Path) -> None:

@@ -120,6 +120,27 @@ FAULTS: dict[str, tuple[list[Phase], set[str]]] = {
         [CALM, replace(CALM, minutes=1, steps=0, backend_up=0)],
         {"BackendDown"},
     ),
+    "one of several engines is gone": (
+        [
+            replace(CALM, backend="a", others={"b": "up"}),
+            replace(CALM, minutes=1, backend="a", others={"b": "down"}),
+        ],
+        {"BackendLeftOut"},
+    ),
+    "one of several engines fails again and again": (
+        [
+            replace(CALM, backend="a", others={"b": "up"}),
+            replace(CALM, minutes=2, backend="a", others={"b": "ejected"}),
+        ],
+        {"BackendLeftOut"},
+    ),
+    "all of several engines are gone": (
+        [
+            replace(CALM, backend="a", others={"b": "up"}),
+            replace(CALM, minutes=1, steps=0, backend="a", backend_up=0, others={"b": "down"}),
+        ],
+        {"BackendDown"},
+    ),
     "a remote engine tells nothing new": (
         [replace(CALM, backend="vllm"), replace(CALM, minutes=2, backend="vllm", age=45)],
         {"BackendStale"},

@@ -114,6 +114,9 @@ HARMLESS: dict[str, list[Phase]] = {
     "a collector of traces is gone, and hardly anybody asks": [
         replace(CALM, minutes=20, rps=0.02, faults={"trace_spans_dropped_total": 0.02}),
     ],
+    "one of several engines is drained, and starts anew": [
+        replace(CALM, backend="a", others={"b": state}) for state in ("draining", "slow_start")
+    ],
     "a remote engine": [replace(CALM, backend="vllm"), replace(CALM, backend="vllm", age=5)],
 }
 

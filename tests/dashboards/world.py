@@ -36,6 +36,7 @@ class Phase:
     faults: Mapping[str, float] = field(default_factory=dict)  # metric -> events per second
     backend: str = "embedded"
     backend_up: int = 1
+    others: Mapping[str, str] = field(default_factory=dict)  # further engines -> their states
     age: float | None = 0
     gpu: Mapping[str, float] = field(default_factory=dict)  # reason -> share of time throttled
     gpu_up: int = 1
@@ -238,7 +239,11 @@ def _gpu(phase: Phase) -> Iterable[Fact]:
 
 
 def _backend(phase: Phase) -> Iterable[Fact]:
-    yield _gauge("backend_up", phase.backend_up, backend=phase.backend)
+    engines = {phase.backend: "up" if phase.backend_up else "down", **phase.others}
+    for name, state in engines.items():
+        yield _gauge("backend_up", float(state != "down"), backend=name)
+        for each in find("backend_state").labels[1].values:
+            yield _gauge("backend_state", float(each == state), backend=name, state=each)
     told = ABSENT if phase.backend == "embedded" else phase.backend_up
     yield _gauge("backend_signal_available", told, backend=phase.backend, signal="running")
     age = phase.age if phase.backend_up else ABSENT

@@ -39,7 +39,7 @@ def test_commands_and_settings_exist() -> None:
     for service in (SURGETANK, BOARDS):
         understood(["surgetank", *service["command"]])
     config = settings(SURGETANK["environment"], FOLDER / "surgetank.toml")
-    assert config.backend.url == "http://vllm:8000"
+    assert config.backends[0].url == "http://vllm:8000"
     assert config.leases.url is not None
     assert config.leases.url.get_secret_value().startswith("redis://redis:")
 

@@ -84,8 +84,8 @@ def ports(container: Any) -> dict[str, int]:
 
 def test_the_command_and_the_settings_exist(config: Config) -> None:
     understood(["surgetank", *SIDECAR["args"]])
-    assert config.backend.url == f"http://127.0.0.1:{ENGINE_PORT}"
-    assert config.backend.api_key.get_secret_value()
+    assert config.backends[0].url == f"http://127.0.0.1:{ENGINE_PORT}"
+    assert config.backends[0].api_key.get_secret_value()
     assert config.leases.sidecars == DEPLOYMENT["spec"]["replicas"]
     assert config.leases.url is not None
     (redis,) = (each for each in REDIS if each["kind"] == "Service")

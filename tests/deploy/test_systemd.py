@@ -36,7 +36,7 @@ def test_its_command_and_settings_exist() -> None:
     assert program_path == "/opt/surgetank/bin/surgetank"
     understood(["surgetank", *arguments])
     config = settings(environment(UNIT), FOLDER / "surgetank.toml")
-    assert config.backend.url == "http://127.0.0.1:8000"
+    assert config.backends[0].url == "http://127.0.0.1:8000"
     assert str(config.control.journal_path()) == f"/var/lib/{only('StateDirectory')}/journal.jsonl"
     assert str(config.engine.socket.parent) == f"/run/{only('RuntimeDirectory')}"
 
@@ -44,7 +44,7 @@ def test_its_command_and_settings_exist() -> None:
 def test_the_variables_of_the_example_exist() -> None:
     lines = re.findall(r"^#(\w+)=(.*)$", (FOLDER / "surgetank.env.example").read_text(), re.M)
     assert len(lines) == 3
-    settings(dict(lines))
+    settings(dict(lines), FOLDER / "surgetank.toml")
 
 
 def test_the_drop_in_for_keys_points_where_the_credential_is() -> None:

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class EnvoyConfig(BaseModel):
-    """External processing and rate limit service over gRPC, for an Envoy before backend.url."""
+    """External processing and rate limit service over gRPC, for an Envoy before `backends`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -14,6 +14,9 @@ class EnvoyConfig(BaseModel):
     )
     max_message_bytes: int = Field(
         9 << 20, ge=1024, le=1 << 30, description="Largest message, which is a request's body."
+    )
+    load_header: bool = Field(
+        False, description="Tell each answer's reader our load in ORCA's endpoint-load-metrics."
     )
     picks_endpoint: bool = Field(
         False, description="Name the engine's address in x-gateway-destination-endpoint."

@@ -41,12 +41,13 @@ def set_headers(headers: Iterable[tuple[str, str]]) -> pb.HeaderMutation:
     return change
 
 
-def immediate(refusal: Refusal, request_id: str) -> pb.ProcessingResponse:
-    """The refusal, as the HTTP door would answer it."""
+def immediate(refusal: Refusal, request_id: str, more: Headers) -> pb.ProcessingResponse:
+    """The refusal, as the HTTP door would answer it, with `more` headers."""
     headers = [
         ("content-type", "application/json"),
         ("x-request-id", request_id),
         *error_headers(refusal),
+        *more,
     ]
     answer = pb.ImmediateResponse(
         status=pb.HttpStatus(code=refusal.http_status),

@@ -17,7 +17,14 @@ from urllib.parse import urlsplit
 
 from surgetank.admission.doors.carried import BlindOrder, Carriage, Carried, Order
 from surgetank.admission.doors.envoy import wire_pb2 as pb
-from surgetank.admission.doors.envoy.messages import immediate, mutation, pieces, read_headers
+from surgetank.admission.doors.envoy.messages import (
+    immediate,
+    mutation,
+    pieces,
+    read_headers,
+    set_headers,
+)
+from surgetank.admission.doors.http.exchange import TellLoad, tell_no_load
 from surgetank.admission.doors.http.head import Head
 from surgetank.admission.doors.http.relay_body import KINDS
 from surgetank.admission.doors.http.relay_routes import read_order
@@ -35,11 +42,19 @@ _WHOLE = frozenset({_Modes.BUFFERED, _Modes.FULL_DUPLEX_STREAMED})
 class Stream:
     """Implements carried.CarrierDoor. Feed it with take(); what it has to say is in `outbox`."""
 
-    def __init__(self, carriage: Carriage, peer: str, *, picks_endpoint: bool) -> None:
+    def __init__(
+        self,
+        carriage: Carriage,
+        peer: str,
+        *,
+        picks_endpoint: bool,
+        load: TellLoad = tell_no_load,
+    ) -> None:
         self.outbox: asyncio.Queue[pb.ProcessingResponse] = asyncio.Queue()
         self._carriage = carriage
         self._peer = peer
         self._picks_endpoint = picks_endpoint
+        self._load = load
         self._modes = pb.ProtocolConfiguration()
         self._head = Head("", "", [], http_1_0=False, keep_alive=True)
         self._carried: Carried | None = None  # None: not for the gate
@@ -101,7 +116,7 @@ class Stream:
     def on_over(self, refusal: Refusal | None) -> None:
         self._refusal = refusal
         if refusal is not None and self._carried is not None and not self._carried.gone:
-            self.outbox.put_nowait(immediate(refusal, self._carried.ticket.id))
+            self._refuse(refusal, self._carried)
 
     # The request.
 
@@ -205,13 +220,23 @@ class Stream:
         if carried is not None:
             carried.answered(int(status) if status.isdecimal() else 0)
         if carried is not None and self._refusal is not None:
-            self.outbox.put_nowait(immediate(self._refusal, carried.ticket.id))
+            self._refuse(self._refusal, carried)
             return
-        self._say(response_headers=pb.HeadersResponse())
+        self._say(response_headers=self._head_goes_on())
         if message.end_of_stream:
             self._done()
         elif carried is not None and carried.ticket.stream and not self._sees_parts:
             carried.spoke(1)  # the only sign of life that there will be
+
+    def _head_goes_on(self) -> pb.HeadersResponse:
+        load = () if self._carried is None else self._load(self._head)
+        if not load:
+            return pb.HeadersResponse()
+        return pb.HeadersResponse(response=pb.CommonResponse(header_mutation=set_headers(load)))
+
+    def _refuse(self, refusal: Refusal, carried: Carried) -> None:
+        load = tuple(self._load(self._head))
+        self.outbox.put_nowait(immediate(refusal, carried.ticket.id, load))
 
     @property
     def _sees_parts(self) -> bool:

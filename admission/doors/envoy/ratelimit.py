@@ -67,7 +67,7 @@ class RateLimit:
             for descriptor in request.descriptors
             for entry in descriptor.entries
         }
-        refusal, request_id = self._judge(entries, address(context.peer()))
+        refusal, request_id = self._judge(entries, _hits(request), address(context.peer()))
         code = _Code.OK if refusal is None else _Code.OVER_LIMIT
         answer = pb.RateLimitResponse(overall_code=code)
         for _ in request.descriptors:
@@ -80,11 +80,12 @@ class RateLimit:
             answer.raw_body = error_body(refusal)
         return answer
 
-    def _judge(self, entries: dict[str, str], peer: str) -> tuple[Refusal | None, str]:
+    def _judge(self, entries: dict[str, str], hits: int, peer: str) -> tuple[Refusal | None, str]:
         headers = [(HEADERS.get(name, name), value) for name, value in entries.items()]
         question, carriage = _Question(), self._carriage
         carried = Carried(carriage, question, "envoy", headers, peer, SERVICE)
         ticket = carried.ticket
+        ticket.hits = hits
         if ticket.barred is not None:
             carried.refuse(ticket.barred)
             return question.refusal, ticket.id
@@ -102,6 +103,12 @@ class RateLimit:
         else:  # it would have to wait
             carried.abandon(Outcome.OVERLOAD, Reason.IN_FLIGHT)
         return question.refusal, ticket.id
+
+
+def _hits(request: pb.RateLimitRequest) -> int:
+    """What it counts: the most that a descriptor says, else what the request says, else one."""
+    said = [each.hits_addend.value for each in request.descriptors if each.HasField("hits_addend")]
+    return max(said) if said else request.hits_addend or 1
 
 
 def _count(text: str | None, default: int) -> int:

@@ -13,6 +13,7 @@ from surgetank.admission.doors.envoy import wire_pb2 as pb
 from surgetank.admission.doors.envoy.config import EnvoyConfig
 from surgetank.admission.doors.envoy.processing import Stream
 from surgetank.admission.doors.grpc.exchange import RpcContext, address
+from surgetank.admission.doors.http.exchange import TellLoad, tell_no_load
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,12 @@ PROCESSOR = "envoy.service.ext_proc.v3.ExternalProcessor"
 class EnvoyDoor:
     """Made and used on one event loop, started once, stopped once."""
 
-    def __init__(self, config: EnvoyConfig, carriage: Carriage) -> None:
+    def __init__(
+        self, config: EnvoyConfig, carriage: Carriage, load: TellLoad = tell_no_load
+    ) -> None:
+        """`load`: headers that say how busy we are, for the answers that are carried."""
         self._config = config
+        self._load = load
         self._carriage = carriage
         self._server: grpc.aio.Server | None = None
 
@@ -56,6 +61,7 @@ class EnvoyDoor:
             self._carriage,
             address(context.peer()),
             picks_endpoint=self._config.picks_endpoint,
+            load=self._load,
         )
         writer = asyncio.create_task(_write(stream, context))
         try:

@@ -4,82 +4,84 @@
 # source: surgetank/admission/doors/envoy/wire.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "surgetank/admission/doors/envoy/wire.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    31,
+    1,
+    '',
+    'surgetank/admission/doors/envoy/wire.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n*surgetank/admission/doors/envoy/wire.proto\x12\x0fsurgetank.envoy"<\n\x0bHeaderValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x11\n\traw_value\x18\x03 \x01(\x0c":\n\tHeaderMap\x12-\n\x07headers\x18\x01 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue"\x82\x02\n\x11HeaderValueOption\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12\x46\n\rappend_action\x18\x03 \x01(\x0e\x32/.surgetank.envoy.HeaderValueOption.AppendAction"w\n\x0c\x41ppendAction\x12\x1b\n\x17\x41PPEND_IF_EXISTS_OR_ADD\x10\x00\x12\x11\n\rADD_IF_ABSENT\x10\x01\x12\x1e\n\x1aOVERWRITE_IF_EXISTS_OR_ADD\x10\x02\x12\x17\n\x13OVERWRITE_IF_EXISTS\x10\x03"a\n\x0eHeaderMutation\x12\x37\n\x0bset_headers\x18\x01 \x03(\x0b\x32".surgetank.envoy.HeaderValueOption\x12\x16\n\x0eremove_headers\x18\x02 \x03(\t"3\n\x0cStreamedBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08"|\n\x0c\x42odyMutation\x12\x0e\n\x04\x62ody\x18\x01 \x01(\x0cH\x00\x12\x14\n\nclear_body\x18\x02 \x01(\x08H\x00\x12:\n\x11streamed_response\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.StreamedBodyH\x00\x42\n\n\x08mutation"Q\n\x0bHttpHeaders\x12+\n\x07headers\x18\x01 \x01(\x0b\x32\x1a.surgetank.envoy.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08"<\n\x0cHttpTrailers\x12,\n\x08trailers\x18\x01 \x01(\x0b\x32\x1a.surgetank.envoy.HeaderMap"\xa8\x02\n\x15ProtocolConfiguration\x12N\n\x11request_body_mode\x18\x01 \x01(\x0e\x32\x33.surgetank.envoy.ProtocolConfiguration.BodySendMode\x12O\n\x12response_body_mode\x18\x02 \x01(\x0e\x32\x33.surgetank.envoy.ProtocolConfiguration.BodySendMode"n\n\x0c\x42odySendMode\x12\x08\n\x04NONE\x10\x00\x12\x0c\n\x08STREAMED\x10\x01\x12\x0c\n\x08\x42UFFERED\x10\x02\x12\x14\n\x10\x42UFFERED_PARTIAL\x10\x03\x12\x18\n\x14\x46ULL_DUPLEX_STREAMED\x10\x04\x12\x08\n\x04GRPC\x10\x05"\xb0\x03\n\x11ProcessingRequest\x12\x37\n\x0frequest_headers\x18\x02 \x01(\x0b\x32\x1c.surgetank.envoy.HttpHeadersH\x00\x12\x38\n\x10response_headers\x18\x03 \x01(\x0b\x32\x1c.surgetank.envoy.HttpHeadersH\x00\x12\x31\n\x0crequest_body\x18\x04 \x01(\x0b\x32\x19.surgetank.envoy.HttpBodyH\x00\x12\x32\n\rresponse_body\x18\x05 \x01(\x0b\x32\x19.surgetank.envoy.HttpBodyH\x00\x12\x39\n\x10request_trailers\x18\x06 \x01(\x0b\x32\x1d.surgetank.envoy.HttpTrailersH\x00\x12:\n\x11response_trailers\x18\x07 \x01(\x0b\x32\x1d.surgetank.envoy.HttpTrailersH\x00\x12?\n\x0fprotocol_config\x18\x0b \x01(\x0b\x32&.surgetank.envoy.ProtocolConfigurationB\t\n\x07request"\x80\x01\n\x0e\x43ommonResponse\x12\x38\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation\x12\x34\n\rbody_mutation\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.BodyMutation"D\n\x0fHeadersResponse\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.CommonResponse"A\n\x0c\x42odyResponse\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.CommonResponse"L\n\x10TrailersResponse\x12\x38\n\x0fheader_mutation\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation"\x1a\n\nHttpStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05"\x91\x01\n\x11ImmediateResponse\x12+\n\x06status\x18\x01 \x01(\x0b\x32\x1b.surgetank.envoy.HttpStatus\x12\x30\n\x07headers\x18\x02 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t"\xcb\x03\n\x12ProcessingResponse\x12;\n\x0frequest_headers\x18\x01 \x01(\x0b\x32 .surgetank.envoy.HeadersResponseH\x00\x12<\n\x10response_headers\x18\x02 \x01(\x0b\x32 .surgetank.envoy.HeadersResponseH\x00\x12\x35\n\x0crequest_body\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.BodyResponseH\x00\x12\x36\n\rresponse_body\x18\x04 \x01(\x0b\x32\x1d.surgetank.envoy.BodyResponseH\x00\x12=\n\x10request_trailers\x18\x05 \x01(\x0b\x32!.surgetank.envoy.TrailersResponseH\x00\x12>\n\x11response_trailers\x18\x06 \x01(\x0b\x32!.surgetank.envoy.TrailersResponseH\x00\x12@\n\x12immediate_response\x18\x07 \x01(\x0b\x32".surgetank.envoy.ImmediateResponseH\x00\x42\n\n\x08response"w\n\x13RateLimitDescriptor\x12;\n\x07\x65ntries\x18\x01 \x03(\x0b\x32*.surgetank.envoy.RateLimitDescriptor.Entry\x1a#\n\x05\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t"r\n\x10RateLimitRequest\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x39\n\x0b\x64\x65scriptors\x18\x02 \x03(\x0b\x32$.surgetank.envoy.RateLimitDescriptor\x12\x13\n\x0bhits_addend\x18\x03 \x01(\r"\xa0\x03\n\x11RateLimitResponse\x12=\n\x0coverall_code\x18\x01 \x01(\x0e\x32\'.surgetank.envoy.RateLimitResponse.Code\x12\x45\n\x08statuses\x18\x02 \x03(\x0b\x32\x33.surgetank.envoy.RateLimitResponse.DescriptorStatus\x12=\n\x17response_headers_to_add\x18\x03 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12<\n\x16request_headers_to_add\x18\x04 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12\x10\n\x08raw_body\x18\x05 \x01(\x0c\x1aI\n\x10\x44\x65scriptorStatus\x12\x35\n\x04\x63ode\x18\x01 \x01(\x0e\x32\'.surgetank.envoy.RateLimitResponse.Code"+\n\x04\x43ode\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x0e\n\nOVER_LIMIT\x10\x02\x62\x06proto3'
-)
+from google.protobuf import wrappers_pb2 as google_dot_protobuf_dot_wrappers__pb2
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*surgetank/admission/doors/envoy/wire.proto\x12\x0fsurgetank.envoy\x1a\x1egoogle/protobuf/wrappers.proto\"<\n\x0bHeaderValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x11\n\traw_value\x18\x03 \x01(\x0c\":\n\tHeaderMap\x12-\n\x07headers\x18\x01 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue\"\x82\x02\n\x11HeaderValueOption\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12\x46\n\rappend_action\x18\x03 \x01(\x0e\x32/.surgetank.envoy.HeaderValueOption.AppendAction\"w\n\x0c\x41ppendAction\x12\x1b\n\x17\x41PPEND_IF_EXISTS_OR_ADD\x10\x00\x12\x11\n\rADD_IF_ABSENT\x10\x01\x12\x1e\n\x1aOVERWRITE_IF_EXISTS_OR_ADD\x10\x02\x12\x17\n\x13OVERWRITE_IF_EXISTS\x10\x03\"a\n\x0eHeaderMutation\x12\x37\n\x0bset_headers\x18\x01 \x03(\x0b\x32\".surgetank.envoy.HeaderValueOption\x12\x16\n\x0eremove_headers\x18\x02 \x03(\t\"3\n\x0cStreamedBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"|\n\x0c\x42odyMutation\x12\x0e\n\x04\x62ody\x18\x01 \x01(\x0cH\x00\x12\x14\n\nclear_body\x18\x02 \x01(\x08H\x00\x12:\n\x11streamed_response\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.StreamedBodyH\x00\x42\n\n\x08mutation\"Q\n\x0bHttpHeaders\x12+\n\x07headers\x18\x01 \x01(\x0b\x32\x1a.surgetank.envoy.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08\"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"<\n\x0cHttpTrailers\x12,\n\x08trailers\x18\x01 \x01(\x0b\x32\x1a.surgetank.envoy.HeaderMap\"\xa8\x02\n\x15ProtocolConfiguration\x12N\n\x11request_body_mode\x18\x01 \x01(\x0e\x32\x33.surgetank.envoy.ProtocolConfiguration.BodySendMode\x12O\n\x12response_body_mode\x18\x02 \x01(\x0e\x32\x33.surgetank.envoy.ProtocolConfiguration.BodySendMode\"n\n\x0c\x42odySendMode\x12\x08\n\x04NONE\x10\x00\x12\x0c\n\x08STREAMED\x10\x01\x12\x0c\n\x08\x42UFFERED\x10\x02\x12\x14\n\x10\x42UFFERED_PARTIAL\x10\x03\x12\x18\n\x14\x46ULL_DUPLEX_STREAMED\x10\x04\x12\x08\n\x04GRPC\x10\x05\"\xb0\x03\n\x11ProcessingRequest\x12\x37\n\x0frequest_headers\x18\x02 \x01(\x0b\x32\x1c.surgetank.envoy.HttpHeadersH\x00\x12\x38\n\x10response_headers\x18\x03 \x01(\x0b\x32\x1c.surgetank.envoy.HttpHeadersH\x00\x12\x31\n\x0crequest_body\x18\x04 \x01(\x0b\x32\x19.surgetank.envoy.HttpBodyH\x00\x12\x32\n\rresponse_body\x18\x05 \x01(\x0b\x32\x19.surgetank.envoy.HttpBodyH\x00\x12\x39\n\x10request_trailers\x18\x06 \x01(\x0b\x32\x1d.surgetank.envoy.HttpTrailersH\x00\x12:\n\x11response_trailers\x18\x07 \x01(\x0b\x32\x1d.surgetank.envoy.HttpTrailersH\x00\x12?\n\x0fprotocol_config\x18\x0b \x01(\x0b\x32&.surgetank.envoy.ProtocolConfigurationB\t\n\x07request\"\x80\x01\n\x0e\x43ommonResponse\x12\x38\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation\x12\x34\n\rbody_mutation\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.BodyMutation\"D\n\x0fHeadersResponse\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.CommonResponse\"A\n\x0c\x42odyResponse\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.CommonResponse\"L\n\x10TrailersResponse\x12\x38\n\x0fheader_mutation\x18\x01 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation\"\x1a\n\nHttpStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\"\x91\x01\n\x11ImmediateResponse\x12+\n\x06status\x18\x01 \x01(\x0b\x32\x1b.surgetank.envoy.HttpStatus\x12\x30\n\x07headers\x18\x02 \x01(\x0b\x32\x1f.surgetank.envoy.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\xcb\x03\n\x12ProcessingResponse\x12;\n\x0frequest_headers\x18\x01 \x01(\x0b\x32 .surgetank.envoy.HeadersResponseH\x00\x12<\n\x10response_headers\x18\x02 \x01(\x0b\x32 .surgetank.envoy.HeadersResponseH\x00\x12\x35\n\x0crequest_body\x18\x03 \x01(\x0b\x32\x1d.surgetank.envoy.BodyResponseH\x00\x12\x36\n\rresponse_body\x18\x04 \x01(\x0b\x32\x1d.surgetank.envoy.BodyResponseH\x00\x12=\n\x10request_trailers\x18\x05 \x01(\x0b\x32!.surgetank.envoy.TrailersResponseH\x00\x12>\n\x11response_trailers\x18\x06 \x01(\x0b\x32!.surgetank.envoy.TrailersResponseH\x00\x12@\n\x12immediate_response\x18\x07 \x01(\x0b\x32\".surgetank.envoy.ImmediateResponseH\x00\x42\n\n\x08response\"\xaa\x01\n\x13RateLimitDescriptor\x12;\n\x07\x65ntries\x18\x01 \x03(\x0b\x32*.surgetank.envoy.RateLimitDescriptor.Entry\x12\x31\n\x0bhits_addend\x18\x03 \x01(\x0b\x32\x1c.google.protobuf.UInt64Value\x1a#\n\x05\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"r\n\x10RateLimitRequest\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x39\n\x0b\x64\x65scriptors\x18\x02 \x03(\x0b\x32$.surgetank.envoy.RateLimitDescriptor\x12\x13\n\x0bhits_addend\x18\x03 \x01(\r\"\xa0\x03\n\x11RateLimitResponse\x12=\n\x0coverall_code\x18\x01 \x01(\x0e\x32\'.surgetank.envoy.RateLimitResponse.Code\x12\x45\n\x08statuses\x18\x02 \x03(\x0b\x32\x33.surgetank.envoy.RateLimitResponse.DescriptorStatus\x12=\n\x17response_headers_to_add\x18\x03 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12<\n\x16request_headers_to_add\x18\x04 \x03(\x0b\x32\x1c.surgetank.envoy.HeaderValue\x12\x10\n\x08raw_body\x18\x05 \x01(\x0c\x1aI\n\x10\x44\x65scriptorStatus\x12\x35\n\x04\x63ode\x18\x01 \x01(\x0e\x32\'.surgetank.envoy.RateLimitResponse.Code\"+\n\x04\x43ode\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x06\n\x02OK\x10\x01\x12\x0e\n\nOVER_LIMIT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(
-    DESCRIPTOR, "surgetank.admission.doors.envoy.wire_pb2", _globals
-)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'surgetank.admission.doors.envoy.wire_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_HEADERVALUE"]._serialized_start = 63
-    _globals["_HEADERVALUE"]._serialized_end = 123
-    _globals["_HEADERMAP"]._serialized_start = 125
-    _globals["_HEADERMAP"]._serialized_end = 183
-    _globals["_HEADERVALUEOPTION"]._serialized_start = 186
-    _globals["_HEADERVALUEOPTION"]._serialized_end = 444
-    _globals["_HEADERVALUEOPTION_APPENDACTION"]._serialized_start = 325
-    _globals["_HEADERVALUEOPTION_APPENDACTION"]._serialized_end = 444
-    _globals["_HEADERMUTATION"]._serialized_start = 446
-    _globals["_HEADERMUTATION"]._serialized_end = 543
-    _globals["_STREAMEDBODY"]._serialized_start = 545
-    _globals["_STREAMEDBODY"]._serialized_end = 596
-    _globals["_BODYMUTATION"]._serialized_start = 598
-    _globals["_BODYMUTATION"]._serialized_end = 722
-    _globals["_HTTPHEADERS"]._serialized_start = 724
-    _globals["_HTTPHEADERS"]._serialized_end = 805
-    _globals["_HTTPBODY"]._serialized_start = 807
-    _globals["_HTTPBODY"]._serialized_end = 854
-    _globals["_HTTPTRAILERS"]._serialized_start = 856
-    _globals["_HTTPTRAILERS"]._serialized_end = 916
-    _globals["_PROTOCOLCONFIGURATION"]._serialized_start = 919
-    _globals["_PROTOCOLCONFIGURATION"]._serialized_end = 1215
-    _globals["_PROTOCOLCONFIGURATION_BODYSENDMODE"]._serialized_start = 1105
-    _globals["_PROTOCOLCONFIGURATION_BODYSENDMODE"]._serialized_end = 1215
-    _globals["_PROCESSINGREQUEST"]._serialized_start = 1218
-    _globals["_PROCESSINGREQUEST"]._serialized_end = 1650
-    _globals["_COMMONRESPONSE"]._serialized_start = 1653
-    _globals["_COMMONRESPONSE"]._serialized_end = 1781
-    _globals["_HEADERSRESPONSE"]._serialized_start = 1783
-    _globals["_HEADERSRESPONSE"]._serialized_end = 1851
-    _globals["_BODYRESPONSE"]._serialized_start = 1853
-    _globals["_BODYRESPONSE"]._serialized_end = 1918
-    _globals["_TRAILERSRESPONSE"]._serialized_start = 1920
-    _globals["_TRAILERSRESPONSE"]._serialized_end = 1996
-    _globals["_HTTPSTATUS"]._serialized_start = 1998
-    _globals["_HTTPSTATUS"]._serialized_end = 2024
-    _globals["_IMMEDIATERESPONSE"]._serialized_start = 2027
-    _globals["_IMMEDIATERESPONSE"]._serialized_end = 2172
-    _globals["_PROCESSINGRESPONSE"]._serialized_start = 2175
-    _globals["_PROCESSINGRESPONSE"]._serialized_end = 2634
-    _globals["_RATELIMITDESCRIPTOR"]._serialized_start = 2636
-    _globals["_RATELIMITDESCRIPTOR"]._serialized_end = 2755
-    _globals["_RATELIMITDESCRIPTOR_ENTRY"]._serialized_start = 2720
-    _globals["_RATELIMITDESCRIPTOR_ENTRY"]._serialized_end = 2755
-    _globals["_RATELIMITREQUEST"]._serialized_start = 2757
-    _globals["_RATELIMITREQUEST"]._serialized_end = 2871
-    _globals["_RATELIMITRESPONSE"]._serialized_start = 2874
-    _globals["_RATELIMITRESPONSE"]._serialized_end = 3290
-    _globals["_RATELIMITRESPONSE_DESCRIPTORSTATUS"]._serialized_start = 3172
-    _globals["_RATELIMITRESPONSE_DESCRIPTORSTATUS"]._serialized_end = 3245
-    _globals["_RATELIMITRESPONSE_CODE"]._serialized_start = 3247
-    _globals["_RATELIMITRESPONSE_CODE"]._serialized_end = 3290
+  DESCRIPTOR._loaded_options = None
+  _globals['_HEADERVALUE']._serialized_start=95
+  _globals['_HEADERVALUE']._serialized_end=155
+  _globals['_HEADERMAP']._serialized_start=157
+  _globals['_HEADERMAP']._serialized_end=215
+  _globals['_HEADERVALUEOPTION']._serialized_start=218
+  _globals['_HEADERVALUEOPTION']._serialized_end=476
+  _globals['_HEADERVALUEOPTION_APPENDACTION']._serialized_start=357
+  _globals['_HEADERVALUEOPTION_APPENDACTION']._serialized_end=476
+  _globals['_HEADERMUTATION']._serialized_start=478
+  _globals['_HEADERMUTATION']._serialized_end=575
+  _globals['_STREAMEDBODY']._serialized_start=577
+  _globals['_STREAMEDBODY']._serialized_end=628
+  _globals['_BODYMUTATION']._serialized_start=630
+  _globals['_BODYMUTATION']._serialized_end=754
+  _globals['_HTTPHEADERS']._serialized_start=756
+  _globals['_HTTPHEADERS']._serialized_end=837
+  _globals['_HTTPBODY']._serialized_start=839
+  _globals['_HTTPBODY']._serialized_end=886
+  _globals['_HTTPTRAILERS']._serialized_start=888
+  _globals['_HTTPTRAILERS']._serialized_end=948
+  _globals['_PROTOCOLCONFIGURATION']._serialized_start=951
+  _globals['_PROTOCOLCONFIGURATION']._serialized_end=1247
+  _globals['_PROTOCOLCONFIGURATION_BODYSENDMODE']._serialized_start=1137
+  _globals['_PROTOCOLCONFIGURATION_BODYSENDMODE']._serialized_end=1247
+  _globals['_PROCESSINGREQUEST']._serialized_start=1250
+  _globals['_PROCESSINGREQUEST']._serialized_end=1682
+  _globals['_COMMONRESPONSE']._serialized_start=1685
+  _globals['_COMMONRESPONSE']._serialized_end=1813
+  _globals['_HEADERSRESPONSE']._serialized_start=1815
+  _globals['_HEADERSRESPONSE']._serialized_end=1883
+  _globals['_BODYRESPONSE']._serialized_start=1885
+  _globals['_BODYRESPONSE']._serialized_end=1950
+  _globals['_TRAILERSRESPONSE']._serialized_start=1952
+  _globals['_TRAILERSRESPONSE']._serialized_end=2028
+  _globals['_HTTPSTATUS']._serialized_start=2030
+  _globals['_HTTPSTATUS']._serialized_end=2056
+  _globals['_IMMEDIATERESPONSE']._serialized_start=2059
+  _globals['_IMMEDIATERESPONSE']._serialized_end=2204
+  _globals['_PROCESSINGRESPONSE']._serialized_start=2207
+  _globals['_PROCESSINGRESPONSE']._serialized_end=2666
+  _globals['_RATELIMITDESCRIPTOR']._serialized_start=2669
+  _globals['_RATELIMITDESCRIPTOR']._serialized_end=2839
+  _globals['_RATELIMITDESCRIPTOR_ENTRY']._serialized_start=2804
+  _globals['_RATELIMITDESCRIPTOR_ENTRY']._serialized_end=2839
+  _globals['_RATELIMITREQUEST']._serialized_start=2841
+  _globals['_RATELIMITREQUEST']._serialized_end=2955
+  _globals['_RATELIMITRESPONSE']._serialized_start=2958
+  _globals['_RATELIMITRESPONSE']._serialized_end=3374
+  _globals['_RATELIMITRESPONSE_DESCRIPTORSTATUS']._serialized_start=3256
+  _globals['_RATELIMITRESPONSE_DESCRIPTORSTATUS']._serialized_end=3329
+  _globals['_RATELIMITRESPONSE_CODE']._serialized_start=3331
+  _globals['_RATELIMITRESPONSE_CODE']._serialized_end=3374
 # @@protoc_insertion_point(module_scope)

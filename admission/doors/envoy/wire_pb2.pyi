@@ -15,6 +15,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
+import google.protobuf.wrappers_pb2
 import sys
 import typing
 
@@ -474,14 +475,19 @@ class RateLimitDescriptor(google.protobuf.message.Message):
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
     ENTRIES_FIELD_NUMBER: builtins.int
+    HITS_ADDEND_FIELD_NUMBER: builtins.int
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RateLimitDescriptor.Entry]: ...
+    @property
+    def hits_addend(self) -> google.protobuf.wrappers_pb2.UInt64Value: ...
     def __init__(
         self,
         *,
         entries: collections.abc.Iterable[Global___RateLimitDescriptor.Entry] | None = ...,
+        hits_addend: google.protobuf.wrappers_pb2.UInt64Value | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["hits_addend", b"hits_addend"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "hits_addend", b"hits_addend"]) -> None: ...
 
 Global___RateLimitDescriptor: typing_extensions.TypeAlias = RateLimitDescriptor
 

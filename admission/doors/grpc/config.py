@@ -37,6 +37,16 @@ class GrpcConfig(BaseModel):
         le=1 << 20,
         description="Tokens that may wait for a slow reader of a stream before it is cut off.",
     )
+    catch_up_timeout: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="Seconds that another engine's stream is held back for a slow reader, who is "
+        "then cut off.",
+    )
+    default_max_tokens: int = Field(
+        512, ge=1, description="Output tokens of a Generate request that names no maximum."
+    )
     min_ping_interval: float = Field(
         5.0,
         ge=0.01,
@@ -57,6 +67,9 @@ class GrpcConfig(BaseModel):
     )
     health_interval: float = Field(
         0.1, ge=0.01, le=60, description="Seconds between looks at readiness for health watchers."
+    )
+    load_trailers: bool = Field(
+        False, description="End each inference with our load, in ORCA's endpoint-load-metrics."
     )
     channelz: bool = Field(True, description="Serve channelz: connections, sockets, call counts.")
 

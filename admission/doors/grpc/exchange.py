@@ -1,4 +1,4 @@
-"""One request's way from its message, through the desk, to its end: the same for both methods."""
+"""One request's way from its arrival, through the desk, to its end: the same for all methods."""
 
 import asyncio
 import logging
@@ -10,13 +10,12 @@ from urllib.parse import unquote
 import grpc
 
 from surgetank.admission.api import Call, Headers
-from surgetank.admission.doors.grpc import inference_pb2 as pb
+from surgetank.admission.doors.grpc import refusals
 from surgetank.admission.doors.grpc.config import GrpcConfig
-from surgetank.admission.doors.grpc.inbox import Inbox
-from surgetank.admission.doors.grpc.query import Query, parse, read_query
-from surgetank.admission.doors.grpc.responder import Responder
-from surgetank.admission.doors.grpc.statistics import ModelCounts, Statistics
+from surgetank.admission.doors.grpc.refusals import Trailers
+from surgetank.admission.doors.grpc.statistics import Statistics
 from surgetank.admission.doors.grpc.tongue import AnyDesk, Tongue
+from surgetank.admission.gateway_signals import FORMAT_HEADER
 from surgetank.admission.outcome import Refusal, Refused
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Reason
@@ -31,7 +30,14 @@ SLACK = 0.005  # seconds
 BUG = Refusal(Outcome.INTERNAL, Reason.BUG, "internal error; the server's log says more")
 
 RpcContext = grpc.aio.ServicerContext[Any, Any]
-Send = Callable[[Responder], Awaitable[None]]  # called each time something new was added
+
+
+TellLoad = Callable[[str], Trailers]  # how busy we are, in the format that is wanted
+
+
+def tell_no_load(wanted: str) -> Trailers:
+    """Nobody asked."""
+    return ()
 
 
 @dataclass
@@ -42,6 +48,7 @@ class Shared:
     desk: AnyDesk
     clock: Clock
     tongue: Tongue
+    load: TellLoad = tell_no_load
     statistics: Statistics = field(default_factory=Statistics)
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # the door is being shut
 
@@ -58,6 +65,10 @@ class Caller:
     peer: str  # its address; "" where it has none
     deadline: float | None
     slack: float  # seconds before the deadline in which a cancel means that it passed
+
+    def header(self, name: str) -> str:
+        """The first of that name; "" for none."""
+        return next((value for each, value in self.headers if each == name), "")
 
 
 def caller_of(context: RpcContext, clock: Clock) -> Caller:
@@ -76,12 +87,6 @@ def address(peer: str) -> str:
     return unquote(rest.rpartition(":")[0]).strip("[]") if family in ("ipv4", "ipv6") else ""
 
 
-def method(*, decoupled: bool) -> str:
-    """The full name of the method that infers, with many responses or with one."""
-    service: str = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
-    return f"{service}/{'ModelStreamInfer' if decoupled else 'ModelInfer'}"
-
-
 async def on_wire(operation: Awaitable[None]) -> None:
     """Send something. On a dead call: CancelledError, since the call's own is under way."""
     try:
@@ -90,91 +95,65 @@ async def on_wire(operation: Awaitable[None]) -> None:
         raise asyncio.CancelledError from error
 
 
-class Exchange:
-    """One request. Construction is its arrival; run() takes it to its end, exactly once."""
+async def conclude(
+    shared: Shared,
+    context: RpcContext,
+    caller: Caller,
+    refusal: Refusal | None = None,
+    request_id: str = "",
+) -> None:
+    """The end of a call that infers: its status, and our load where that is wanted. Raises out of
+    the handler for a refusal."""
+    load = shared.load(caller.header(FORMAT_HEADER))
+    if refusal is not None:
+        await refusals.abort(context, refusal, request_id, load)
+    context.set_trailing_metadata(load)
 
-    def __init__(
-        self,
-        shared: Shared,
-        caller: Caller,
-        data: bytes,
-        *,
-        decoupled: bool,
-        slow_reader: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`decoupled`: many responses are possible. `slow_reader` hears when they pile up."""
+
+async def in_one(operation: Awaitable[None]) -> None:
+    """Send the initial metadata, also when cancelled meanwhile: broken off, they would be sent a
+    second time with the status, which grpc refuses."""
+    task = asyncio.ensure_future(operation)
+    try:
+        await asyncio.shield(task)
+    finally:
+        await task
+
+
+class Exchange:
+    """One request. Construction is its arrival; settle() takes it to its end, exactly once."""
+
+    def __init__(self, shared: Shared, caller: Caller, route: str, request_id: str) -> None:
+        """`route`: the method's full name. `request_id`: its message's own; "" for none."""
+        self.gone = Reason.CLIENT_GONE  # why, when settle() is cancelled
         self._shared = shared
-        self._decoupled = decoupled
-        self._slow_reader = slow_reader
         self._slack = caller.slack
         self._call: Call | None = None
-        self._counts: ModelCounts | None = None
-        self._unreadable: Refused | None = None
-        try:
-            self.request = parse(data, shared.config.max_message_bytes)
-        except Refused as refused:
-            self.request, self._unreadable = pb.ModelInferRequest(), refused
-        self.responder: Responder | None = None
-        self.gone = Reason.CLIENT_GONE  # why, when run() is cancelled
-        headers = _with_id(caller.headers, self.request.id)
+        headers = _with_id(caller.headers, request_id)
         self.ticket = shared.desk.arrive("grpc", headers, caller.peer)
-        self.ticket.route = method(decoupled=decoupled)
+        self.ticket.route = route
         self._tighten(caller.deadline)
 
-    async def run(self, send: Send) -> Refusal | None:
+    async def settle(self, serve: Awaitable[Refusal | None]) -> Refusal | None:
         """To the end; None when that is ok. Cancelling the task ends the request."""
-        refusal: Refusal | None = BUG
         try:
-            refusal = await self._serve(send)
+            return await serve
         except Refused as refused:
-            refusal = refused.refusal
+            return refused.refusal
         except asyncio.CancelledError:
             self._give_up(self._departure())
             raise
         except Exception:
             logger.exception("a request failed in the gRPC door", extra=self.ticket.log_fields)
             self._give_up(BUG)
-        finally:
-            if self._counts is not None:
-                clock = self._shared.clock
-                self._counts.record(self.ticket, refusal is None, clock.monotonic(), clock.wall())
-        return refusal
+            return BUG
 
     def refuse(self, refusal: Refusal) -> Refusal:
         """End the request before the desk took it; returns the refusal with its hint."""
         return self._shared.desk.refuse(self.ticket, refusal)
 
-    async def _serve(self, send: Send) -> Refusal | None:
-        try:
-            query, served, ask = await self._read()
-        except Refused as refused:
-            return self.refuse(refused.refusal)
-        tongue = self._shared.tongue
-        self.responder = responder = tongue.responder(query, served, ask)
-        limit = self._shared.config.max_unread_tokens if query.stream else None
-        inbox = Inbox(limit, self._slow_reader)
-        listener = tongue.listener(query, inbox)
+    def _submit(self, served: Any, ask: Any, listener: Any) -> None:
         self._call = self._shared.desk.submit(self.ticket, served, ask, listener)
-        while deltas := await inbox.take():
-            responder.add(deltas)
-            await send(responder)
-        return inbox.end.refusal if inbox.end else None
-
-    async def _read(self) -> tuple[Query, Any, Any]:
-        """Check the request and find its model. Raises Refused."""
-        if self.ticket.barred is not None:
-            raise Refused(self.ticket.barred)
-        if self._unreadable is not None:
-            raise self._unreadable
-        query = read_query(self.request, decoupled=self._decoupled)
-        self.ticket.stream = query.stream
-        if query.priority is not None:  # a client may lower its class, never raise it
-            self.ticket.lower(query.priority)
-        if query.timeout is not None:
-            self._tighten(self.ticket.arrived + query.timeout)
-        served = self._shared.desk.find(query.model)
-        self._counts = self._shared.statistics.of(served.name)
-        return query, served, await self._shared.tongue.ask(query, served, self.ticket.id)
 
     def _tighten(self, deadline: float | None) -> None:
         deadlines = [d for d in (self.ticket.deadline, deadline) if d is not None]

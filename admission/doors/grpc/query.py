@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from surgetank.admission.doors.grpc import inference_pb2 as pb
+from surgetank.admission.doors.grpc.message import check_id, parsed
 from surgetank.admission.doors.grpc.sampling import Sampling, parse_json, read_sampling
 from surgetank.admission.doors.grpc.tensors import OUTPUTS, bad, read_inputs, shown
-from surgetank.admission.outcome import Refusal, Refused, invalid
+from surgetank.admission.outcome import Refusal, Refused
 from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
 
-MAX_ID_CHARS = 128
 VERSION = "1"  # a model has one version here
 
 # Request parameters with a meaning of their own; the others are sampling parameters.
@@ -47,17 +45,8 @@ class Query:
 
 def parse(data: bytes, max_bytes: int) -> pb.ModelInferRequest:
     """The message on the wire. Raises Refused when it is too large or no such message."""
-    if len(data) > max_bytes:
-        raise invalid(
-            Reason.BODY_TOO_LARGE,
-            f"the request message is {len(data)} bytes; allowed: {max_bytes} (max_message_bytes)",
-        )
-    try:
-        request = pb.ModelInferRequest.FromString(data)
-    except DecodeError:
-        raise bad("the request message is not a ModelInferRequest") from None
-    if len(request.id) > MAX_ID_CHARS:
-        raise bad(f"id has {len(request.id)} characters; allowed: {MAX_ID_CHARS}", "id")
+    request = parsed(pb.ModelInferRequest, data, max_bytes)
+    check_id("id", request.id)
     return request
 
 

@@ -5,6 +5,8 @@ its deadline on 0. Its `details` text is all that a tritonclient user sees.
 Sources: gRPC proposal A6 (retry throttling and pushback), google/rpc/error_details.proto.
 """
 
+import asyncio
+import logging
 import math
 from typing import NoReturn
 
@@ -13,12 +15,19 @@ from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2, status_pb2
 
 from surgetank.admission.outcome import Refusal
-from surgetank.telemetry.vocabulary import Outcome
+from surgetank.telemetry.vocabulary import Outcome, Reason
+
+logger = logging.getLogger(__name__)
 
 DOMAIN = "surgetank"
 MIN_PUSHBACK_MS = 50
 NO_RETRY = -1
+CUT_PATIENCE = 0.5  # seconds for a slow reader to hear why; past it the call is reset
 MAX_DETAIL_CHARS = 512  # trailers share the client's metadata limit, often 8 KiB
+
+SLOW = Refusal(
+    Outcome.CANCELLED, Reason.SLOW_READER, "the stream was cut: its responses were not read in time"
+)
 
 Trailers = tuple[tuple[str, str | bytes], ...]
 
@@ -91,11 +100,21 @@ async def abort(
     context: grpc.aio.ServicerContext[object, object],
     refusal: Refusal,
     request_id: str,
+    more: Trailers = (),
 ) -> NoReturn:
-    """End a call as refused; raises out of the handler."""
+    """End a call as refused, with `more` trailers; raises out of the handler."""
     pushback = pushback_ms(refusal, context.time_remaining())
     await context.abort(
         refusal.grpc_status,
         sentence(refusal, request_id, pushback),
-        trailers(refusal, request_id, pushback),
+        (*trailers(refusal, request_id, pushback), *more),
     )
+
+
+async def cut(context: grpc.aio.ServicerContext[object, object]) -> None:
+    """Tell a slow reader why its call ends, as long as that does not wait for it to read."""
+    try:
+        async with asyncio.timeout(CUT_PATIENCE):
+            await abort(context, SLOW, "")
+    except TimeoutError:
+        logger.info("a call of %s was reset: it does not read", context.peer())

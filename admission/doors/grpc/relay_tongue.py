@@ -67,6 +67,7 @@ class RelayTongue:
             exact=sampling.params.ignore_eos,
             characters=len(query.text),
             rewrite=lambda body, most: shortened(body, KINDS[PATH], most),
+            beginning=query.text[: self._sizes.beginning],
         )
 
     def listener(self, query: Query, inbox: Inbox) -> "RelayText":

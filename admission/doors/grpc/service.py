@@ -1,7 +1,6 @@
 """inference.GRPCInferenceService: its methods, each with its handler."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NoReturn, Protocol
 
@@ -11,24 +10,21 @@ from surgetank.admission.doors.grpc import describe, refusals
 from surgetank.admission.doors.grpc import inference_pb2 as pb
 from surgetank.admission.doors.grpc.exchange import (
     Caller,
-    Exchange,
     RpcContext,
     Shared,
     caller_of,
-    method,
+    conclude,
 )
+from surgetank.admission.doors.grpc.infer import Infer, method
 from surgetank.admission.doors.grpc.query import VERSION, check_version
 from surgetank.admission.doors.grpc.responder import Responder
-from surgetank.admission.doors.grpc.stream import SLOW, InferStream
+from surgetank.admission.doors.grpc.stream import InferStream
+from surgetank.admission.gateway_signals import FORMAT_HEADER
 from surgetank.admission.outcome import Refusal, Refused
 from surgetank.admission.work import Served
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 NAME: str = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
-
-logger = logging.getLogger(__name__)
-
-CUT_PATIENCE = 0.5  # seconds for a slow reader to hear why; past it the call is reset
 
 
 class Named(Protocol):
@@ -79,7 +75,7 @@ class InferenceService:
     async def model_infer(self, data: bytes, context: RpcContext) -> bytes:
         """One request, one response."""
         caller = caller_of(context, self._shared.clock)
-        exchange = Exchange(self._shared, caller, data, decoupled=False)
+        exchange = Infer(self._shared, caller, data, decoupled=False)
         answer = b""
 
         async def keep(responder: Responder) -> None:
@@ -88,8 +84,7 @@ class InferenceService:
                 answer = responder.whole()
 
         refusal = await exchange.run(keep)
-        if refusal is not None:
-            await refusals.abort(context, refusal, exchange.ticket.id)
+        await conclude(self._shared, context, caller, refusal, exchange.ticket.id)
         return answer
 
     async def model_stream_infer(self, messages: AsyncIterator[bytes], context: RpcContext) -> None:
@@ -101,9 +96,10 @@ class InferenceService:
         self._streams.add(stream)
         try:
             await stream.run(messages)
+            await conclude(self._shared, context, caller)
         except asyncio.CancelledError:
             if stream.cut:
-                await _cut(context)
+                await refusals.cut(context)
             raise
         finally:
             self._streams.discard(stream)
@@ -182,13 +178,5 @@ class InferenceService:
         ticket = self._desk.arrive("grpc", caller.headers, caller.peer)
         ticket.route = method(decoupled=True)
         refused = self._desk.refuse(ticket, ticket.barred or refusal)
-        await refusals.abort(context, refused, ticket.id)
-
-
-async def _cut(context: RpcContext) -> None:
-    """Tell a slow reader why its stream ends, as long as that does not wait for it to read."""
-    try:
-        async with asyncio.timeout(CUT_PATIENCE):
-            await refusals.abort(context, SLOW, "")
-    except TimeoutError:
-        logger.info("a stream of %s was reset: it does not read", context.peer())
+        load = self._shared.load(caller.header(FORMAT_HEADER))
+        await refusals.abort(context, refused, ticket.id, load)

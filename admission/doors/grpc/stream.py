@@ -4,14 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from surgetank.admission.doors.grpc import refusals
-from surgetank.admission.doors.grpc.exchange import Caller, Exchange, RpcContext, Shared, on_wire
+from surgetank.admission.doors.grpc.exchange import Caller, RpcContext, Shared, on_wire
+from surgetank.admission.doors.grpc.infer import Infer
 from surgetank.admission.doors.grpc.responder import Responder, error
 from surgetank.admission.outcome import Refusal
 from surgetank.telemetry.vocabulary import Outcome, Reason
-
-SLOW = Refusal(
-    Outcome.CANCELLED, Reason.SLOW_READER, "the stream was cut: its responses were not read in time"
-)
 
 
 class InferStream:
@@ -22,7 +19,7 @@ class InferStream:
         self._shared = shared
         self._context = context
         self._caller = caller
-        self._exchanges: set[Exchange] = set()
+        self._exchanges: set[Infer] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -54,7 +51,7 @@ class InferStream:
 
     async def _serve(self, data: bytes, refusal: Refusal | None) -> None:
         """One request; `refusal`: the answer it gets unread."""
-        exchange = Exchange(self._shared, self._caller, data, decoupled=True, slow_reader=self._cut)
+        exchange = Infer(self._shared, self._caller, data, decoupled=True, slow_reader=self._cut)
         if refusal is not None:
             await self._write_refusal(exchange, exchange.refuse(refusal))
             return
@@ -73,7 +70,7 @@ class InferStream:
         if responder.query.stream or responder.complete:
             await self._write(responder.part())
 
-    async def _write_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
+    async def _write_refusal(self, exchange: Infer, refusal: Refusal) -> None:
         """Inside the stream: a status would end the other requests too."""
         pushback = refusals.pushback_ms(refusal, self._context.time_remaining())
         text = refusals.sentence(refusal, exchange.ticket.id, pushback)

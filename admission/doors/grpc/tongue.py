@@ -40,7 +40,7 @@ class TextTongue:
         if wrong is not None:
             allowed = f"token ids 0 to {served.card.vocab_size - 1}"
             raise bad(f"stop_token_ids holds {wrong}; allowed: {allowed}", "stop_token_ids")
-        prompt = await _encode(served, query.text)
+        prompt = await encoded(served, query.text, "text_input")
         return Ask(prompt, sampling.params, sampling.n, sampling.stop)
 
     def listener(self, query: Query, inbox: Inbox) -> Listener:
@@ -52,8 +52,8 @@ class TextTongue:
         return Responder(query, served.codec.token, len(ask.prompt))
 
 
-async def _encode(served: TextModel, text: str) -> list[int]:
-    """Token ids of the prompt, at least one. Raises Refused."""
+async def encoded(served: TextModel, text: str, name: str) -> list[int]:
+    """Token ids of the prompt, at least one. Raises Refused, with the field's `name`."""
     encode, most = served.codec.encode, served.card.context_length
     try:
         long = len(text) > LONG_TEXT
@@ -61,7 +61,7 @@ async def _encode(served: TextModel, text: str) -> list[int]:
     except TooLong as error:
         raise Refused(too_long(error)) from None
     except ValueError as error:
-        raise bad(f"text_input: {error}", "text_input") from None
+        raise bad(f"{name}: {error}", name) from None
     if not ids:
-        raise bad("text_input is empty; allowed: at least one token", "text_input")
+        raise bad(f"{name} is empty; allowed: at least one token", name)
     return ids

@@ -22,7 +22,7 @@ from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 ADMIT, RELEASE = "/admit", "/release"
-GRANT = "x-surgetank-grant"
+GRANT, BACKEND = "x-surgetank-grant", "x-surgetank-backend"
 URI, LENGTH = "x-original-uri", "x-original-content-length"
 MAX_TOKENS, STATUS = "x-surgetank-max-tokens", "x-surgetank-upstream-status"
 _DENIED = 403
@@ -120,7 +120,7 @@ class _Admission:
         here, lest it ends a stream that goes well."""
         self._carried.ticket.patience = None
         self._secret = self._routes.grant(self._carried)
-        self._exchange.respond(200, b"", headers=[(GRANT, self._secret)])
+        self._exchange.respond(200, b"", headers=[(GRANT, self._secret), (BACKEND, url)])
 
     def on_over(self, refusal: Refusal | None) -> None:
         self._routes.grants.pop(self._secret, None)

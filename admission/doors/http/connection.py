@@ -42,6 +42,26 @@ class Connection(asyncio.Protocol):
     script that does would waste the engine on all the others.
     """
 
+    __slots__ = (
+        "_advancing",
+        "_body",
+        "_buffer",
+        "_config",
+        "_due",
+        "_exchange",
+        "_handler",
+        "_peer",
+        "_phase",
+        "_reading",
+        "_reserved",
+        "_searched",
+        "_shared",
+        "_slow_due",
+        "_surplus",
+        "_transport",
+        "_unsent_then",
+    )
+
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._config = shared.config
@@ -286,7 +306,7 @@ class Connection(asyncio.Protocol):
         self.free_body()
         self.abort()
         if exchange is not None and handler is not None:
-            exchange.open = False
+            exchange.leave()
             handler.on_gone(reason)
 
     def _linger(self) -> None:

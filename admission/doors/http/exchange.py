@@ -12,6 +12,7 @@ from surgetank.telemetry.vocabulary import Reason
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 Pairs = Iterable[tuple[str, str]]
+OnBehind = Callable[[bool], None]
 TellLoad = Callable[[Head], Pairs]  # headers that say how busy we are, as the request wants it
 
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
@@ -63,6 +64,10 @@ def tell_no_load(head: Head) -> Pairs:
     return ()
 
 
+def _nobody_asks(behind: bool) -> None:
+    """Told to no one."""
+
+
 class Exchange:
     """Writes one answer: whole, or as a stream of parts. Does nothing once the client is gone."""
 
@@ -73,7 +78,7 @@ class Exchange:
         self.peer = peer  # the address that sends it
         self.request_id = request_id
         self.open = True  # until answered, or the client went away
-        self.on_behind: Callable[[bool], None] = lambda behind: None  # it reads too slowly, or not
+        self.on_behind: OnBehind = _nobody_asks  # it reads too slowly, or does again
         self.load: TellLoad = tell_no_load
         self._wire = wire
         self._keep_alive = False
@@ -132,13 +137,19 @@ class Exchange:
     def cut(self) -> None:
         """What was begun cannot be completed, and the client must see that."""
         if self.open:
-            self.open = False
+            self.leave()
             self._wire.cut()
 
     def free_body(self) -> None:
         """Tell the connection that nobody holds the request's body any more."""
         if self.open:
             self._wire.free_body()
+
+    def leave(self) -> None:
+        """Nothing more is written. Whoever was told of slow reading is let go of: it holds us, and
+        a ring of objects would be left to the garbage collector, whose pauses all requests feel."""
+        self.open = False
+        self.on_behind = _nobody_asks
 
     def _framed(self, data: bytes) -> bytes:
         return data if self.head.http_1_0 else b"%x\r\n%b\r\n" % (len(data), data)
@@ -152,7 +163,7 @@ class Exchange:
         return _response_head(status, named, self._keep_alive)
 
     def _finish(self) -> None:
-        self.open = False
+        self.leave()
         self._wire.answered(self._keep_alive)
 
 

@@ -136,7 +136,8 @@ class Inference(Generic[ModelT, AskT, ListenerT]):
         except Refused as refused:  # the desk has ended the ticket
             exchange.refuse(refused.refusal)
         else:
-            exchange.on_behind = call.hold
+            if exchange.open:  # else its end has come already
+                exchange.on_behind = call.hold
 
     def _on_bug(self) -> None:
         log.exception("a request failed in the HTTP door", extra=self._ticket.log_fields)

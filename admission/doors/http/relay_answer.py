@@ -29,6 +29,14 @@ class RelayAnswer:
     else the connection is cut, which is how a client sees that an answer is not whole.
     """
 
+    __slots__ = (
+        "_can_add",
+        "_events",
+        "_exchange",
+        "_head",
+        "_sent",
+    )
+
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._head = b""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from surgetank.admission.outcome import invalid
@@ -29,8 +30,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """The fields that matter. Anything else is left to the engine, and so is every mistake."""
 
     model: str  # "": the client names none
@@ -40,10 +40,12 @@ class Reading:
     exact: bool
     characters: int  # of text in the prompt
     token_ids: int  # given as such
+    beginning: str = ""  # of the prompt: the first characters of its text, or of its token ids
 
 
-def read_body(body: bytes, kind: Kind) -> Reading:
-    """Refused when it is no JSON object, or names no model by its name."""
+def read_body(body: bytes, kind: Kind, beginning: int = 0) -> Reading:
+    """Refused when it is no JSON object, or names no model by its name. `beginning`: how many
+    characters of the prompt to keep."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -53,7 +55,8 @@ def read_body(body: bytes, kind: Kind) -> Reading:
     model = fields.get("model", "")
     if not isinstance(model, str):
         raise invalid(Reason.BAD_REQUEST, "model is no string; allowed: a model's name", "model")
-    characters, token_ids = _size([fields[name] for name in _TEXTS if name in fields])
+    texts = [fields[name] for name in _TEXTS if name in fields]
+    characters, token_ids = _size(texts)
     limits = (_count(fields.get(name)) for name in kind.limits)
     return Reading(
         model=model,
@@ -63,6 +66,7 @@ def read_body(body: bytes, kind: Kind) -> Reading:
         exact=fields.get("ignore_eos") is True,
         characters=characters,
         token_ids=token_ids,
+        beginning=_beginning(texts, beginning) if beginning else "",
     )
 
 
@@ -100,6 +104,22 @@ def _size(value: Any) -> tuple[int, int]:
         elif isinstance(each, int):
             token_ids += 1
     return characters, token_ids
+
+
+def _beginning(value: Any, most: int) -> str:
+    """The first characters of all text and token ids in it, in order."""
+    parts: list[str] = []
+    pending = [value]
+    while pending and most > 0:
+        each = pending.pop()
+        if isinstance(each, dict):
+            pending += [each[name] for name in reversed(each) if name not in _NO_TEXT]
+        elif isinstance(each, list):
+            pending += reversed(each[:most])
+        elif isinstance(each, str | int):
+            parts.append(f"{each} "[:most])
+            most -= len(parts[-1])
+    return "".join(parts)
 
 
 _NO_TEXT = frozenset({"image_url", "input_audio", "file", "source", "role", "type"})

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import msgspec
+
 from surgetank.admission.doors.http.config import HttpConfig
 from surgetank.admission.doors.http.exchange import Exchange, Handler
 from surgetank.admission.doors.http.head import Head
@@ -44,8 +46,7 @@ ALIAS = "default"  # what a request that names no model asks for
 CLAIMS = ("x-envoy-", "x-smg-", "x-surgetank-", "x-gateway-destination-endpoint")  # they begin so
 
 
-@dataclass(frozen=True, slots=True)
-class RelayOrder:
+class RelayOrder(msgspec.Struct, frozen=True):
     """Implements order.Order."""
 
     reading: Reading
@@ -86,6 +87,7 @@ class RelayOrder:
             exact=reading.exact,
             characters=0 if reading.token_ids else reading.characters,
             rewrite=lambda body, most: shortened(body, self.kind, most),
+            beginning=reading.beginning,
         )
 
     def listener(
@@ -100,7 +102,7 @@ def read_order(
     """One request to a path out of KINDS; Refused when its body is not right."""
     kind = KINDS[head.path]
     return RelayOrder(
-        reading=read_body(body, kind),
+        reading=read_body(body, kind, sizes.beginning),
         kind=kind,
         body=body,
         head=head,

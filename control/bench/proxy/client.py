@@ -1,9 +1,11 @@
 """The bench's clients: kept connections that note when what of an answer came."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import cast
 
 from surgetank.admission.doors.http.body import ChunkedBody
@@ -19,7 +21,7 @@ _WITHIN = 60.0  # seconds for an answer that is not to stay open
 
 @dataclass(slots=True)
 class Answer:
-    """What came back, and when (seconds of the loop's time)."""
+    """What came back, and when, in monotonic seconds: uvloop's own time has whole milliseconds."""
 
     begun: float
     first: float = 0.0  # when the first event came; 0.0: none did
@@ -68,21 +70,29 @@ class Connection(asyncio.Protocol):
     async def ask(self, request: bytes, *, begun: float = 0.0, only_first: bool = False) -> Answer:
         """Its whole answer, or what there is of it at its first event. `begun`: when it was due,
         if not now. BenchError when the proxy hangs up or takes too long."""
-        self.answer = Answer(begun or self._loop.time())
+        self.answer = Answer(begun or monotonic())
         self._done, self._until_first = self._loop.create_future(), only_first
         self._transport.write(request)
-        try:
-            async with asyncio.timeout(_WITHIN):
-                await self._done
-        except TimeoutError:
-            raise BenchError(f"no whole answer within {_WITHIN:g} s") from None
-        return self.answer
+        return await self._whole(self.answer)
+
+    async def begin(self, request: bytes) -> None:
+        """Its first event, and no further: what comes after it is not read."""
+        await self.ask(request, only_first=True)
+        self._transport.pause_reading()
+
+    async def finish(self) -> Answer:
+        """Read on, to the end of what begin() began. BenchError as ask()."""
+        if self.answer is None:
+            raise BenchError("nothing was begun")
+        self._done, self._until_first = self._loop.create_future(), False
+        self._transport.resume_reading()
+        return await self._whole(self.answer)
 
     @property
     def fresh(self) -> bool:
         """Whether the other side is sure to keep it still."""
-        last = self.answer.reads[-1] if self.answer else self._loop.time()
-        return not self._transport.is_closing() and self._loop.time() - last < _KEPT
+        last = self.answer.reads[-1] if self.answer else monotonic()
+        return not self._transport.is_closing() and monotonic() - last < _KEPT
 
     def close(self) -> None:
         """Hang up."""
@@ -101,13 +111,21 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         answer.data += data
-        answer.reads.append(now := self._loop.time())
+        answer.reads.append(now := monotonic())
         if not answer.first and b"data:" in answer.data:
             answer.first = now
         enough = self._until_first if answer.first else False
         may_end = not answer.first or data.endswith(b"\r\n\r\n")  # no event in a chunk ends so
         if (enough or (may_end and answer.whole)) and not self._done.done():
             self._done.set_result(None)
+
+    async def _whole(self, answer: Answer) -> Answer:
+        try:
+            async with asyncio.timeout(_WITHIN):
+                await self._done
+        except TimeoutError:
+            raise BenchError(f"no whole answer within {_WITHIN:g} s") from None
+        return answer
 
 
 class Pool:
@@ -125,7 +143,7 @@ class Pool:
             stale = self._idle.pop()
             stale.close()
             self._all.remove(stale)
-        connection = self._idle.pop() if self._idle else await self._connect()
+        connection = self._idle.pop() if self._idle else await self.connect()
         yield connection
         self._idle.append(connection)
 
@@ -142,8 +160,17 @@ class Pool:
             self._all.pop().close()
         self._idle.clear()
 
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
+    async def connect(self, window: int | None = None) -> Connection:
+        """A new one, not to be shared; `window`: bytes that its socket holds unread."""
+        loop, end = asyncio.get_running_loop(), socket.socket()
+        end.setblocking(False)
+        if window is not None:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        try:
+            await loop.sock_connect(end, ("127.0.0.1", self._port))
+            _, connection = await loop.create_connection(Connection, sock=end)
+        except OSError:
+            end.close()
+            raise
         self._all.append(connection)
         return connection

@@ -50,8 +50,8 @@ def _surgetank(upstream: int, port: int, folder: Path) -> Plan:
     large, and the targets so far, that it decides for each of them. What acts on a stalled engine
     is off: thousands of silent streams are one."""
     settings = (
-        f"backend.url=http://127.0.0.1:{upstream}",
-        f"backend.max_num_seqs={MOST_STREAMS}",
+        f"backends.0.url=http://127.0.0.1:{upstream}",
+        f"backends.0.max_num_seqs={MOST_STREAMS}",
         f"gate.in_flight_seqs={MOST_STREAMS}",
         f"gate.queue_requests={MOST_STREAMS}",
         "gate.queue_tokens=100000000",

@@ -33,9 +33,8 @@ class Process:
         return sum(_cpu(pid) for pid in self._family())
 
     def resident(self) -> int:
-        """Bytes of memory, its own alone."""
-        pages = Path(f"/proc/{self._child.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        """Bytes of memory that it and its children have; what two share counts twice."""
+        return sum(_resident(pid) for pid in self._family())
 
     async def ready(self) -> None:
         """Until it serves a request. Raises BenchError when it ends, or does not."""
@@ -126,6 +125,14 @@ def free_port() -> int:
     """One that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except FileNotFoundError:
+        return 0  # it ended between the two looks
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu(pid: int) -> float:

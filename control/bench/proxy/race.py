@@ -24,6 +24,7 @@ from surgetank.control.bench.proxy.peers import DIRECT, HOW, OURS, PEERS, plan
 from surgetank.control.bench.proxy.process import Process, free_port, on, start, stub
 from surgetank.control.bench.proxy.report import ratios_of, rows_of, tables_of
 from surgetank.control.bench.proxy.side import Side
+from surgetank.control.bench.proxy.slow import slow
 from surgetank.control.bench.scenarios.cores import own
 from surgetank.control.openfiles import raise_limit
 from surgetank.telemetry.clock import Clock
@@ -162,6 +163,10 @@ class _Run:
                 rate = min(each.half_load for each in (self.sides[1], side) if each.process)
                 with self._or_without(side):
                     await side.time_first(rate, length.first_seconds, rng)
+            for side in rng.sample(self.sides, len(self.sides)):
+                self._say(f"round {number + 1}, beside slow readers: {side.name}")
+                with self._or_without(side):
+                    side.slow.append(await slow(side))
 
     async def _fill(self, upstream: int, stack: ExitStack) -> None:
         """A sidecar of its own, which has seen nothing yet, is filled with idle streams."""

@@ -4,9 +4,11 @@ import asyncio
 import random
 import statistics
 from dataclasses import dataclass, field
+from time import monotonic
 
 from surgetank.control.bench.proxy.client import Pool
 from surgetank.control.bench.proxy.process import Process
+from surgetank.control.bench.proxy.slow import Slow
 
 CALLERS = 32  # of plain answers
 CALL_EVERY = 0.02  # seconds between two calls of one of them, if it can
@@ -26,6 +28,7 @@ class Side:
     requests: list[float] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
     first: list[list[float]] = field(default_factory=list)
+    slow: list[Slow] = field(default_factory=list)
 
     async def rest(self, seconds: float) -> None:
         """Measure what it takes while nobody asks."""
@@ -39,29 +42,27 @@ class Side:
 
         async def caller(number: int) -> None:
             nonlocal done
-            due = loop.time() + number * CALL_EVERY / CALLERS
-            while (due := max(due, loop.time() - CALL_EVERY)) < until:
-                await asyncio.sleep(max(0.0, due - loop.time()))
+            due = monotonic() + number * CALL_EVERY / CALLERS
+            while (due := max(due, monotonic() - CALL_EVERY)) < until:
+                await asyncio.sleep(max(0.0, due - monotonic()))
                 await self.pool.ask(0, 0)
                 done += 1
                 due += CALL_EVERY
 
-        loop = asyncio.get_running_loop()
-        begun, until, before = loop.time(), loop.time() + seconds, self._cpu()
+        begun, until, before = monotonic(), monotonic() + seconds, self._cpu()
         async with asyncio.TaskGroup() as group:
             for number in range(CALLERS):
                 group.create_task(caller(number))
-        spent = self._cpu() - before - self.idle * (loop.time() - begun)
+        spent = self._cpu() - before - self.idle * (monotonic() - begun)
         self.requests.append(spent / done)
 
     async def stream(self, events: int) -> None:
         """A batch of streams; after call(), whose cost of a request is taken off."""
-        loop = asyncio.get_running_loop()
-        begun, before = loop.time(), self._cpu()
+        begun, before = monotonic(), self._cpu()
         async with asyncio.TaskGroup() as group:
             for _ in range(STREAMS):
                 group.create_task(self.pool.ask(events, GAP))
-        spent = self._cpu() - before - self.idle * (loop.time() - begun)
+        spent = self._cpu() - before - self.idle * (monotonic() - begun)
         self.tokens.append((spent - STREAMS * self.requests[-1]) / (STREAMS * events))
 
     @property
@@ -72,17 +73,16 @@ class Side:
 
     async def time_first(self, rate: float, seconds: float, rng: random.Random) -> None:
         """Short streams at random moments; each first event's time counts from its own moment."""
-        loop = asyncio.get_running_loop()
         found: list[float] = []
 
         async def one(begun: float) -> None:
             answer = await self.pool.ask(SHORT, SHORT_GAP, begun=begun)
             found.append(answer.first - begun)
 
-        due, until = loop.time(), loop.time() + seconds
+        due, until = monotonic(), monotonic() + seconds
         async with asyncio.TaskGroup() as group:
             while (due := due + rng.expovariate(rate)) < until:
-                await asyncio.sleep(max(0.0, due - loop.time()))
+                await asyncio.sleep(max(0.0, due - monotonic()))
                 group.create_task(one(due))
         self.first.append(found)
 
@@ -91,6 +91,10 @@ class Side:
         way, then the median."""
         pairs = zip(self.first, direct.first, strict=True)
         return statistics.median(_at(ours, percent) - _at(bare, percent) for ours, bare in pairs)
+
+    def resident(self) -> int:
+        """Bytes of memory that the proxy has; 0 on the direct way."""
+        return 0 if self.process is None else self.process.resident()
 
     def _cpu(self) -> float:
         return 0.0 if self.process is None else self.process.cpu()

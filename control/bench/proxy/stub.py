@@ -14,7 +14,17 @@ from typing import cast
 
 import uvloop
 
-from surgetank.control.bench.proxy.wire import MODEL, MOST, NEVER, event, last, page, plain
+from surgetank.control.bench.proxy.wire import (
+    AT_ONCE,
+    MODEL,
+    MOST,
+    NEVER,
+    WIDE,
+    event,
+    last,
+    page,
+    plain,
+)
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _EVENTS = re.compile(rb'"max_tokens": *(\d+)')
@@ -23,6 +33,7 @@ _STREAM = re.compile(rb'"stream": *true')
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _PLAIN = plain()
 _EVENT = [event(number) for number in range(MOST)]
+_WIDE_EVENT = [event(number, WIDE) for number in range(MOST)]
 _MODELS = page({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "bench"}]})
 _WELL = page({})
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
@@ -107,7 +118,9 @@ class Connection(asyncio.Protocol):
             return
         self._events, self._next, pace = int(events[1]), 1, int(gap[1])
         self._transport.write(_HEAD + _EVENT[0])
-        if pace < NEVER:
+        if pace == AT_ONCE:
+            self._transport.write(b"".join(_WIDE_EVENT[1 : self._events]) + last(self._events))
+        elif pace < NEVER:
             self._beat = self._beats.get(pace) or self._beats.setdefault(pace, Beat(pace / 1e6))
             self._beat.join(self)
 

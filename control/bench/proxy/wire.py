@@ -6,6 +6,8 @@ import orjson
 
 MODEL = "stub"
 MOST = 4096  # events of one stream
+AT_ONCE = 0  # microseconds between events: all come as fast as they are taken, and they are
+WIDE = 1500  # characters longer
 NEVER = 1_000_000_000  # microseconds between events: none comes after the first
 _TOKEN = re.compile(rb'"content"\s*:\s*"\s*(\d+)\s*"')
 _ANSWER = b"The river rises."
@@ -34,9 +36,9 @@ def ask(events: int, gap: int) -> bytes:
     return request("/v1/chat/completions", orjson.dumps(fields))
 
 
-def event(number: int) -> bytes:
+def event(number: int, blanks: int = 1) -> bytes:
     """One token, in a chunk of its own; the number tells order and losses."""
-    choice = {"index": 0, "delta": {"content": f" {number}"}, "finish_reason": None}
+    choice = {"index": 0, "delta": {"content": " " * blanks + str(number)}, "finish_reason": None}
     return _chunk(_event([choice], None))
 
 

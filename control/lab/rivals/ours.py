@@ -11,6 +11,7 @@ from surgetank.control.lab.mute import MuteCodec
 from surgetank.control.lab.rivals.site import Site
 from surgetank.control.loop import ControlLoop
 from surgetank.control.policies.table import POLICIES
+from surgetank.engine.api import Settings
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.registry import Registry
@@ -46,7 +47,7 @@ def build_ours(site: Site) -> SidecarEntrance:
     """A whole sidecar but for its sockets."""
     timeline, registry = site.timeline, Registry(Process.SIDECAR, site.slo)
     desk = FrontDesk(
-        adapter=TextAdapter(site.port, MuteCodec),
+        adapter=TextAdapter(*site.ports, make_codec=MuteCodec),
         recorder=Recorder(registry),
         clock=timeline,
         rng=site.rng,
@@ -55,6 +56,11 @@ def build_ours(site: Site) -> SidecarEntrance:
         quotas=site.quotas,
     )
     journal = Journal(timeline, None)
+
+    def apply(settings: Settings) -> None:
+        for port in site.ports:
+            port.apply(settings)
+
     loop = ControlLoop(
         clock=timeline,
         config=site.gate,
@@ -63,10 +69,11 @@ def build_ours(site: Site) -> SidecarEntrance:
         journal=journal,
         drain=Drain(timeline, journal, lambda on: desk.drain() if on else desk.undrain()),
         read=desk.snapshot,
-        apply=site.port.apply,
+        apply=apply,
         policy_errors=registry.counter("control_policy_errors_total").at(),
     )
-    site.port.watch(desk)
+    for port, watcher in zip(site.ports, desk.engines.watchers, strict=True):
+        port.watch(watcher)
 
     def tick() -> None:
         loop.tick()

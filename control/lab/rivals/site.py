@@ -15,16 +15,21 @@ from surgetank.telemetry.slo import SloTargets
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One sidecar's place before its engine. `answer_length` is the future: for the oracle only.
+    """One sidecar's place before its engines. `answer_length` is the future: for the oracle only.
 
     `quotas` are what it shares with the others, if anything: only ours keeps to them.
     """
 
     timeline: Timeline
-    port: Port
+    ports: tuple[Port, ...]  # more than one: only ours can use the others
     rng: random.Random
     spec: EngineSpec
     gate: GateConfig
     slo: SloTargets
     answer_length: Callable[[GenerateRequest], int]
     quotas: Quotas | None = None
+
+    @property
+    def port(self) -> Port:
+        """The only engine's."""
+        return self.ports[0]

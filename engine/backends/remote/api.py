@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from surgetank.engine.api import Engine
 from surgetank.engine.backends.remote.found import Vitals
 
@@ -23,8 +25,7 @@ class Forward:
     carrier: "Carrier | None" = None  # who brings it to the engine; None: we do
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
+class AnswerHead(msgspec.Struct, frozen=True):
     """The status line and headers of an answer."""
 
     status: int
@@ -35,8 +36,7 @@ class AnswerHead:
         return next((value for key, value in self.headers if key == name), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What an answer says of its own size, tokens. None: it says nothing of it."""
 
     prompt_tokens: int | None = None
@@ -73,6 +73,10 @@ class Carrier(Protocol):
 
 class Remote(Engine, Protocol):
     """An engine that takes whole HTTP requests. Nothing blocks; failures arrive by the sink."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every name that it answers to; none while it is not there."""
 
     @property
     def vitals(self) -> Vitals:

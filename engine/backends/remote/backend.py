@@ -21,7 +21,7 @@ from surgetank.engine.backends.remote.api import (
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.found import UNKNOWN, Found, NotFound, Signals, Vitals
 from surgetank.engine.backends.remote.inferred import InferredSteps
-from surgetank.engine.backends.remote.upstream import Connection, Upstream
+from surgetank.engine.backends.remote.upstream import Upstream
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.steprecord import StepRecord
 
@@ -43,6 +43,35 @@ class Probe(Protocol):
         """Close what it holds open."""
 
 
+class Line(Protocol):
+    """Carries one request, and its answer back."""
+
+    used: bool  # by a request before
+    heard: bool  # of the running request, anything has come back
+
+    def send(self, request: Forward, sink: AnswerSink) -> None:
+        """Begin a request."""
+
+    def hold(self, held: bool) -> None:
+        """Read no further for now, or go on."""
+
+    def hang_up(self) -> None:
+        """End it; the sink hears nothing more."""
+
+
+class Lines(Protocol):
+    """How the engine is reached: upstream.Upstream, or grpc_engine.GrpcEngine."""
+
+    def take(self) -> Line | None:
+        """One that is there already; None: connect()."""
+
+    async def connect(self) -> Line:
+        """A new one. Raises OSError, TimeoutError among them."""
+
+    def close(self) -> None:
+        """Close those that carry nothing."""
+
+
 @dataclass(slots=True, eq=False)
 class _Open:
     """One request on its way: the sink that its connection knows."""
@@ -51,7 +80,7 @@ class _Open:
     request_id: int
     request: Forward
     sink: AnswerSink
-    connection: Connection | None = None  # None: being made
+    connection: Line | None = None  # None: being made
     reused: bool = False
 
     def on_head(self, head: AnswerHead) -> None:
@@ -74,19 +103,22 @@ class RemoteBackend:
     """Implements api.Remote. start() it once, aclose() it once."""
 
     def __init__(
-        self, config: BackendConfig, clock: Clock, probe: Probe, look_every: float = 1.0
+        self,
+        config: BackendConfig,
+        clock: Clock,
+        probe: Probe,
+        lines: Lines | None = None,
+        look_every: float = 1.0,
     ) -> None:
-        """`look_every`: seconds between two looks at the engine."""
-        self.url = url = config.url or ""
+        """`lines`: None for HTTP. `look_every`: seconds between two looks at the engine."""
+        self.name, self.url = config.name, config.url
         self.found: Found | None = None  # None while it is not there
         self.signals = Signals()
         self.last_step: StepRecord | None = None
         self._clock = clock
         self._probe = probe
         self._look_every = look_every
-        key = config.api_key.get_secret_value()
-        credentials = (("authorization", f"Bearer {key}"),) if key else ()
-        self._upstream = Upstream(url, clock, credentials)
+        self._lines = lines or Upstream(config.url, clock, config.credentials)
         self._steps = InferredSteps(0, 0)
         self._watchers: list[Watcher] = []
         self._open: dict[int, _Open] = {}
@@ -129,7 +161,7 @@ class RemoteBackend:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._gone("the sidecar closes")
-        self._upstream.close()
+        self._lines.close()
         await self._probe.aclose()
 
     def stalled_for(self, now: float) -> float | None:
@@ -159,7 +191,7 @@ class RemoteBackend:
         self._steps.dispatched(request_id, request.prompt_tokens, now)
         if request.carrier is not None:
             return
-        connection = self._upstream.take()
+        connection = self._lines.take()
         if connection is None:
             self._spawn(self._connect(entry))
         else:
@@ -190,7 +222,9 @@ class RemoteBackend:
     def spoke(self, request_id: int, events: int) -> None:
         """Events of a stream came."""
         self._moved_at = self._heard_at = now = self._clock.monotonic()
-        self._stepped(self._steps.spoke(request_id, events, now))
+        record = self._steps.spoke(request_id, events, now)
+        if record is not None:
+            self._stepped(record)
 
     def done(self, entry: _Open, usage: Usage) -> None:
         """An answer is complete."""
@@ -198,7 +232,8 @@ class RemoteBackend:
         self._forget(entry.request_id)
         record = self._steps.ended(entry.request_id, usage.output_tokens, now)
         entry.sink.on_done(usage)
-        self._stepped(record)
+        if record is not None:
+            self._stepped(record)
 
     def lost(self, entry: _Open, detail: str) -> None:
         """Its connection broke. A kept one may have been closed just when it was used again: the
@@ -227,7 +262,7 @@ class RemoteBackend:
 
     async def _connect(self, entry: _Open) -> None:
         try:
-            connection = await self._upstream.connect()
+            connection = await self._lines.connect()
         except OSError as error:  # TimeoutError among them
             if self._open.get(entry.request_id) is entry:
                 self._fail(entry, f"no connection to {self.url}: {error or 'timed out'}")
@@ -237,14 +272,13 @@ class RemoteBackend:
         else:
             connection.hang_up()  # cancelled meanwhile
 
-    def _send(self, entry: _Open, connection: Connection) -> None:
+    def _send(self, entry: _Open, connection: Line) -> None:
         entry.connection, entry.reused = connection, connection.used
-        connection.send(self._upstream.message(entry.request), entry)
+        connection.send(entry.request, entry)
 
-    def _stepped(self, record: StepRecord | None) -> None:
-        if record is not None:
-            self.last_step = record
-            self._tell(record)
+    def _stepped(self, record: StepRecord) -> None:
+        self.last_step = record
+        self._tell(record)
 
     def _tell(self, record: StepRecord) -> None:
         output = StepOutput(tokens=[], started=[], record=record)
@@ -293,7 +327,7 @@ class RemoteBackend:
             self._tell(record)
 
     def _come(self, found: Found) -> None:
-        log.info("%s is there: %s", self.url, found.describe())
+        log.info("engine %s is there: %s, at %s", self.name, found.describe(), self.url)
         self.found, card = found, found.card
         self._kind, self._complained = found.kind, ""
         if not found.metrics:
@@ -305,7 +339,7 @@ class RemoteBackend:
     def _gone(self, why: str) -> None:
         if self.found is None:
             return
-        self._complain(f"engine lost: {why}")
+        self._complain(f"engine {self.name} lost: {why}")
         self.found = self.last_step = self._drift = None
         lost, self._open, self._streams = self._open, {}, 0
         for entry in lost.values():

@@ -1,17 +1,47 @@
 """Settings of an engine behind an HTTP address."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+_PORTS = {"http": 80, "https": 443, "grpc": 50051}
+
+
+class Role(StrEnum):
+    """What an engine does of a request."""
+
+    BOTH = "both"
+    PREFILL = "prefill"  # reads prompts for others: it is watched, and gets no requests
+    DECODE = "decode"
+
+
+def host_and_port(settings: dict[str, Any]) -> str:
+    """HOST:PORT of its url"""
+    parts = urlsplit(settings["url"])
+    host = parts.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
 
 
 class BackendConfig(BaseModel):
-    """The engine to protect, when it is not the embedded one."""
+    """An engine of another maker to protect; none at all: the embedded one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$",
-        description="Its address, such as http://127.0.0.1:8000; null: the embedded engine.",
+    url: str = Field(
+        pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?|grpc://[^/\s?#]+)$",
+        description="Its address, such as http://127.0.0.1:8000; grpc:// for vLLM's gRPC protocol.",
+    )
+    name: str = Field(
+        default_factory=host_and_port,
+        pattern=r"^[^\s/?#]+$",
+        max_length=100,
+        description="What it is called in metrics, logs and commands.",
+    )
+    role: Role = Field(
+        default=Role.BOTH,
+        description="What it does of a request: prefill gets none, and is only watched.",
     )
     api_key: SecretStr = Field(
         default=SecretStr(""),
@@ -35,3 +65,22 @@ class BackendConfig(BaseModel):
         le=100_000_000,
         description="Tokens of prompt and output together; null: what it says, else no check.",
     )
+
+    @property
+    def speaks_grpc(self) -> bool:
+        """vLLM's gRPC engine protocol, instead of OpenAI's HTTP."""
+        return self.url.startswith("grpc:")
+
+    @property
+    def credentials(self) -> tuple[tuple[str, str], ...]:
+        """The header that its key goes in; none for none."""
+        key = self.api_key.get_secret_value()
+        return (("authorization", f"Bearer {key}"),) if key else ()
+
+    @field_validator("url")
+    @classmethod
+    def _names_a_place(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:  # reading a port that is none raises ValueError
+            raise ValueError("it names no host, or no port that can be reached")
+        return url

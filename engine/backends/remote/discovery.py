@@ -20,14 +20,11 @@ class Discovery:
     """One address. Belongs to one event loop."""
 
     def __init__(self, config: BackendConfig, clock: Clock) -> None:
-        if config.url is None:
-            raise ValueError("backend.url is not set")
-        key = config.api_key.get_secret_value()
         self._config = config
         self._clock = clock
         self._client = httpx.AsyncClient(
             base_url=config.url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
+            headers=dict(config.credentials),
             trust_env=False,
         )
 

@@ -6,6 +6,7 @@ _LONGEST_LINE = 1024  # bytes of a chunk's size line, or of one trailer
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}  # as engines write an event's chunk
 _EVENT = b"\ndata:"  # JSON holds no bare line feed, so this begins an event and nothing else
 _SEAM = len(_EVENT) - 1  # bytes in which an event's beginning can be cut off
+_RESTS = tuple(_EVENT[cut:] for cut in range(1, len(_EVENT)))  # what may come after the cut
 
 
 class FramingError(ValueError):
@@ -52,6 +53,14 @@ class UntilClose:
 
 class Chunked:
     """Chunks, skipped over by their sizes."""
+
+    __slots__ = (
+        "_line",
+        "_skip",
+        "_trailers",
+        "between",
+        "complete",
+    )
 
     def __init__(self) -> None:
         self.complete = False
@@ -106,11 +115,15 @@ class Chunked:
 class EventCount:
     """Counts the events of a stream (lines that begin with `data:`) in bytes that go by."""
 
+    __slots__ = ("_before",)
+
     def __init__(self) -> None:
-        self._tail = b"\n"  # the last bytes: an event's beginning may be cut in two
+        self._before = b"\n"  # the bytes before: an event's beginning may be cut in two
 
     def count(self, data: bytes) -> int:
         """How many events begin in these bytes."""
-        seam = self._tail + data[:_SEAM]
-        self._tail = data[-_SEAM:] if len(data) >= _SEAM else seam[-_SEAM:]
-        return data.count(_EVENT) + seam.count(_EVENT)
+        begun = data.count(_EVENT)
+        if data.startswith(_RESTS):
+            begun += (self._before[-_SEAM:] + data[:_SEAM]).count(_EVENT)
+        self._before = data if len(data) >= _SEAM else self._before[-_SEAM:] + data
+        return begun

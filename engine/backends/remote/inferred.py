@@ -13,20 +13,34 @@ length would teach the model that this engine takes no time.
 A stream's first event tells that its prompt was read; the prompt counts for that step, though a
 long one may have been read over several. So the step model, and with it every law, works on what a
 client can see, with an error that the model's own fit shows. An answer that is not streamed tells
-its mean step alone, (end - begin) / (tokens + 1), and is used only while no stream speaks.
+its mean step alone, (end - begin) / (tokens + 1), and is used only while no stream speaks; of many
+that end at once one is enough.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from surgetank.telemetry.steprecord import StepRecord
 
 _ZERO = (0, 0, 0, 0)
 _TOGETHER = 0.0005  # seconds: what is closer came in one bunch,
+_MEANS = 0.01  # seconds between two mean steps
 _SHORT = 0.1  # and so did what is closer than this share of a usual step
 _WEIGHT = 0.05  # of the newest step in the usual one
 _THOUSANDTHS = (
     1000  # a pool of unknown size, of which the used share is told, counts so many blocks
 )
+
+
+@dataclass(slots=True)
+class _Step:
+    """What has been heard of a step."""
+
+    began: float  # when its first event came
+    count: int = 1  # how many steps came together: the most events that one stream gave
+    prefill: int = 0  # prompt tokens of those whose first event it has
+    prefill_seqs: int = 0
+    decoding: int = 0
+    resident: int = 0  # tokens of context of those that decode
 
 
 @dataclass(slots=True)
@@ -36,33 +50,25 @@ class _Running:
     prompt: int
     since: float
     tokens: int = 0
+    step: _Step | None = None  # the last one in which it spoke
+    spoke: int = 0  # its events in that
 
-
-@dataclass(slots=True)
-class _Step:
-    """What has been heard of a step."""
-
-    began: float  # when its first event came
-    spoke: dict[int, int] = field(default_factory=dict)  # events by stream; above 1: a bunch
-    prefill: int = 0  # prompt tokens of those whose first event it has
-    prefill_seqs: int = 0
-    decoding: int = 0
-    resident: int = 0  # tokens of context of those that decode
-
-    @property
-    def count(self) -> int:
-        """How many steps came together."""
-        return max(self.spoke.values())
-
-    def add(self, request_id: int, running: _Running) -> None:
-        """One more event."""
-        self.spoke[request_id] = self.spoke.get(request_id, 0) + 1
-        if running.tokens:
-            self.decoding += 1
-            self.resident += running.prompt + running.tokens
+    def speak(self, events: int, step: _Step) -> None:
+        """So many more; the n-th decoded of them has n more tokens of context."""
+        if self.step is step:
+            self.spoke += events
         else:
-            self.prefill += running.prompt
-            self.prefill_seqs += 1
+            self.step, self.spoke = step, events
+        if self.spoke > step.count:
+            step.count = self.spoke
+        decoded, context = events, self.prompt + self.tokens
+        if not self.tokens:
+            step.prefill += self.prompt
+            step.prefill_seqs += 1
+            decoded, context = events - 1, context + 1
+        step.decoding += decoded
+        step.resident += decoded * context + decoded * (decoded - 1) // 2
+        self.tokens += events
 
 
 class InferredSteps:
@@ -78,6 +84,8 @@ class InferredSteps:
         self._step: _Step | None = None
         self._before = 0.0  # when the step before began, or the engine got to work
         self._usual = 0.0  # seconds of a step of late
+        self._together = _TOGETHER  # seconds: what is closer came in one bunch
+        self._mean_at = -_MEANS  # when the last mean step was told
         self._number = 0
 
     @property
@@ -107,16 +115,13 @@ class InferredSteps:
         if running is None:
             return None
         record, step = None, self._step
-        together = max(_TOGETHER, _SHORT * self._usual)
-        if step is not None and request_id in step.spoke and now - step.began > together:
+        if step is not None and running.step is step and now - step.began > self._together:
             record, step = self._close(step, now), None
         if step is None:
             step = self._step = _Step(began=now)
         if not running.tokens:
             self._unread -= running.prompt
-        for _ in range(events):
-            step.add(request_id, running)
-            running.tokens += 1
+        running.speak(events, step)
         return record
 
     def ended(self, request_id: int, output_tokens: int | None, now: float) -> StepRecord | None:
@@ -141,6 +146,7 @@ class InferredSteps:
         count = step.count
         seconds = max(0.0, step.began - self._before) / count
         self._usual += _WEIGHT * (seconds - self._usual) if self._usual else seconds
+        self._together = max(_TOGETHER, _SHORT * self._usual)
         record = self._record(
             seconds=seconds,
             prefill=round(step.prefill / count),
@@ -152,8 +158,11 @@ class InferredSteps:
         self._before, self._step = step.began, None
         return record
 
-    def _mean(self, running: _Running, output_tokens: int, now: float) -> StepRecord:
-        """The mean step of an answer that came in one piece."""
+    def _mean(self, running: _Running, output_tokens: int, now: float) -> StepRecord | None:
+        """The mean step of an answer that came in one piece; None: another told one just now."""
+        if now - self._mean_at < _MEANS:
+            return None
+        self._mean_at = now
         others = len(self._running)
         return self._record(
             seconds=(now - running.since) / (output_tokens + 1),

@@ -240,13 +240,13 @@ KINDS: tuple[Kind, ...] = (
         marked=lambda answers: "version" in answers.json("/api/version"),
         sizes=_version("/api/version"),
         usual_seqs=1,
-        notes=("backend.max_num_seqs should be its OLLAMA_NUM_PARALLEL",),
+        notes=("its max_num_seqs in [[backends]] should be its OLLAMA_NUM_PARALLEL",),
     ),
     Kind(
         name="openai",
         marked=lambda answers: bool(answers.models),
         sizes=lambda answers: Sizes(),
         usual_seqs=32,
-        notes=("backend.max_num_seqs should be what it runs at once",),
+        notes=("its max_num_seqs in [[backends]] should be what it runs at once",),
     ),
 )

@@ -24,7 +24,8 @@ from surgetank.telemetry.clock import Clock
 log = logging.getLogger(__name__)
 
 _LARGEST_HEAD = 65_536
-_KEPT_IDLE = 4.0  # seconds; uvicorn, behind which most engines stand, closes after five
+_KEPT_IDLE = 50.0  # seconds; an engine that keeps them for less closes them, and is believed
+_SMALL = 8192  # bytes; of larger parts much may come in one turn, and whoever is slow must stop it
 _CONNECT = 2.0  # seconds for a connection to be made
 
 
@@ -76,14 +77,68 @@ def framing_of(head: AnswerHead) -> Framing:
     return Sized(int(length))
 
 
+class Turn:
+    """Parts of answers that came in one turn of the event loop, worked off together at its end.
+
+    An engine's step brings one for each stream. Between two reads the system's own work would push
+    ours out of the processor's caches; done in one go, the code stays there for all but the first.
+    """
+
+    def __init__(self) -> None:
+        self._came: list[tuple[Connection, bytes]] = []
+
+    def add(self, connection: "Connection", data: bytes) -> None:
+        """One more."""
+        if not self._came:
+            asyncio.get_running_loop().call_soon(self.work)
+        self._came.append((connection, data))
+
+    def work(self) -> None:
+        """All that came, in order."""
+        came, self._came = self._came, []
+        for connection, data in came:
+            try:
+                connection.received(data)
+            except Exception:  # the others' parts must not be lost with one
+                log.exception("an answer could not be passed on")
+                connection.fail("a fault in the sidecar")
+
+
 class Connection(asyncio.Protocol):
     """One connection, one request at a time."""
 
-    def __init__(self, on_free: Callable[["Connection"], None]) -> None:
+    __slots__ = (
+        "_buffer",
+        "_events",
+        "_framing",
+        "_keep",
+        "_message",
+        "_on_free",
+        "_on_lost",
+        "_sink",
+        "_tail",
+        "_transport",
+        "_turn",
+        "freed_at",
+        "heard",
+        "used",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        on_free: Callable[["Connection"], None],
+        on_lost: Callable[["Connection"], None],
+        message: Callable[[Forward], bytes],
+    ) -> None:
+        """`message`: a request as it goes over the wire."""
         self.used = False  # a request was answered on it before
         self.freed_at = 0.0
         self.heard = False  # of the running request, anything has come back
+        self._turn = turn
         self._on_free = on_free
+        self._on_lost = on_lost
+        self._message = message
         self._sink: AnswerSink | None = None
         self._buffer = b""  # of a head that is not complete
         self._framing: Framing | None = None  # None: the head is still to come
@@ -91,12 +146,12 @@ class Connection(asyncio.Protocol):
         self._events = EventCount()
         self._tail = Tail()
 
-    def send(self, data: bytes, sink: AnswerSink) -> None:
+    def send(self, request: Forward, sink: AnswerSink) -> None:
         """Begin a request."""
         self._sink, self.heard = sink, False
         self._buffer, self._framing = b"", None
         self._events, self._tail = EventCount(), Tail()
-        self._transport.write(data)
+        self._transport.write(self._message(request))
 
     def hold(self, held: bool) -> None:
         """Stop reading, or go on."""
@@ -122,28 +177,49 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._framing is None:
+            self.received(data)
+        elif len(data) <= _SMALL:
+            self._turn.add(self, data)
+        else:
+            self._turn.work()
+            self.received(data)
+
+    def received(self, data: bytes) -> None:
+        """Work off what came."""
         if self._sink is None:  # unasked-for bytes: nothing after them can be trusted
             self.hang_up()
             return
-        self.heard = True
         try:
             if self._framing is None:
                 data = self._read_head(data)
-            if self._framing is not None:
-                self._splice(self._framing, data)
+            sink, framing = self._sink, self._framing
+            if sink is None or framing is None:
+                return
+            taken = framing.take(data)
+            if taken < len(data):  # nothing after it can be trusted
+                data, self._keep = data[:taken], False
+            if data:
+                self._tail.add(data)
+                sink.on_data(data, self._events.count(data), framing.between)
+            if framing.complete:
+                self._finish()
         except FramingError as error:
-            self._lose(str(error))
+            self.fail(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._turn.work()
+        self._on_lost(self)
         if isinstance(self._framing, UntilClose) and exc is None:
             self._finish()
         else:
-            self._lose(str(exc) if exc else "the engine hung up")
+            self.fail(str(exc) if exc else "the engine hung up")
 
     # inside
 
     def _read_head(self, data: bytes) -> bytes:
         """Returns what follows the head, once it is whole."""
+        self.heard = True
         data = self._buffer + data
         while (end := data.find(b"\r\n\r\n") + 4) >= 4:
             head, keep = parse_answer_head(data[:end])
@@ -159,16 +235,6 @@ class Connection(asyncio.Protocol):
         self._buffer = data
         return b""
 
-    def _splice(self, framing: Framing, data: bytes) -> None:
-        taken = framing.take(data)
-        if taken < len(data):  # nothing after it can be trusted
-            data, self._keep = data[:taken], False
-        if data and self._sink is not None:
-            self._tail.add(data)
-            self._sink.on_data(data, self._events.count(data), framing.between)
-        if framing.complete:
-            self._finish()
-
     def _finish(self) -> None:
         sink, self._sink, self._framing = self._sink, None, None
         if self._keep and self.alive:
@@ -179,7 +245,8 @@ class Connection(asyncio.Protocol):
         if sink is not None:
             sink.on_done(self._tail.usage())
 
-    def _lose(self, detail: str) -> None:
+    def fail(self, detail: str) -> None:
+        """End it; the sink hears that the answer is lost."""
         sink, self._sink, self._framing = self._sink, None, None
         self._transport.abort()
         if sink is not None:
@@ -198,7 +265,8 @@ class Upstream:
         self._path = parts.path.rstrip("/")
         self._lines = _lines([("host", parts.netloc.rpartition("@")[2]), *headers])
         self._clock = clock
-        self._idle: list[Connection] = []
+        self._turn = Turn()
+        self._idle: dict[Connection, None] = {}  # the one used last comes last
 
     @property
     def idle(self) -> int:
@@ -210,7 +278,10 @@ class Upstream:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT):
             _, connection = await loop.create_connection(
-                lambda: Connection(self._free), self._host, self._port, ssl=self._tls
+                lambda: Connection(self._turn, self._free, self._lost, self._message),
+                self._host,
+                self._port,
+                ssl=self._tls,
             )
         return connection
 
@@ -218,14 +289,13 @@ class Upstream:
         """An idle connection, the one used last; None: connect()."""
         oldest = self._clock.monotonic() - _KEPT_IDLE
         while self._idle:
-            connection = self._idle.pop()
+            connection, _ = self._idle.popitem()
             if connection.alive and connection.freed_at >= oldest:
                 return connection
             connection.hang_up()
         return None
 
-    def message(self, request: Forward) -> bytes:
-        """The request as it goes over the wire."""
+    def _message(self, request: Forward) -> bytes:
         version = "1.0" if request.http_1_0 else "1.1"
         length = [("content-length", str(len(request.body)))]
         first = f"POST {self._path}{request.path} HTTP/{version}\r\n"
@@ -235,11 +305,14 @@ class Upstream:
     def close(self) -> None:
         """Hang up what is idle."""
         while self._idle:
-            self._idle.pop().hang_up()
+            self._idle.popitem()[0].hang_up()
 
     def _free(self, connection: Connection) -> None:
         connection.freed_at = self._clock.monotonic()
-        self._idle.append(connection)
+        self._idle[connection] = None
+
+    def _lost(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
 
 
 def _lines(headers: list[tuple[str, str]]) -> str:

@@ -7,24 +7,29 @@ from surgetank.engine.backends.remote.api import Usage
 KEEP = 4096  # bytes at the end of an answer in which its usage stands
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _FIELDS = (
-    re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})'),
-    re.compile(rb'"completion_tokens"\s*:\s*(\d{1,12})'),
-    re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})'),
+    re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})'),
+    re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})'),
+    re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})'),
 )
 
 
 def read_usage(tail: bytes) -> Usage:
-    """The last usage object in `tail`: OpenAI's names, which all engines here use."""
-    objects = list(_USAGE.finditer(tail))
+    """The last usage object in `tail`, by the names of chat and text completions, of responses, or
+    of Anthropic's messages."""
+    objects = [match.end() for match in _USAGE.finditer(tail)]
     if not objects:
         return Usage()
-    found = (field.search(tail, objects[-1].end()) for field in _FIELDS)
-    prompt, output, cached = (None if match is None else int(match[1]) for match in found)
-    return Usage(prompt, output, cached)
+    matches = [field.search(tail, objects[-1]) for field in _FIELDS]
+    return Usage(*[None if match is None else int(match[1]) for match in matches])
 
 
 class Tail:
     """The last KEEP bytes of what goes by."""
+
+    __slots__ = (
+        "_parts",
+        "_size",
+    )
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -11,8 +11,10 @@ from tests.engine.backends.remote.test_backend import PlayedProbe, Seen
 from surgetank.admission.desk import AnyDesk, FrontDesk
 from surgetank.admission.doors.carried import Carriage
 from surgetank.admission.gate import GateConfig
+from surgetank.admission.leases.config import LeasesConfig
+from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.outcome import Refusal
-from surgetank.admission.relay import RelayAdapter
+from surgetank.admission.relay import RelayAdapter, RelayEngine
 from surgetank.engine.backends.remote.api import Forward
 from surgetank.engine.backends.remote.backend import RemoteBackend
 from surgetank.engine.backends.remote.config import BackendConfig
@@ -57,11 +59,11 @@ class KeepingDoor:
 
 
 @asynccontextmanager
-async def carriage_rig() -> AsyncIterator[CarriageRig]:
+async def carriage_rig(leases: LeasesConfig | None = None) -> AsyncIterator[CarriageRig]:
     """One slot, a queue of one, and an engine that is there."""
     clock, rng = ManualClock(), random.Random(1)
     backend = RemoteBackend(BackendConfig(url=URL), clock, PlayedProbe(), look_every=0.001)
-    adapter = RelayAdapter(backend, lambda: backend.models)
+    adapter = RelayAdapter(RelayEngine(backend))
     desk: AnyDesk = FrontDesk(
         adapter=adapter,
         recorder=Recorder(Registry(Process.SIDECAR)),
@@ -69,9 +71,10 @@ async def carriage_rig() -> AsyncIterator[CarriageRig]:
         rng=rng,
         call_later=asyncio.get_running_loop().call_later,
         config=GateConfig(in_flight_seqs=1, queue_requests=1),
+        quotas=Quotas(leases or LeasesConfig(), clock),
     )
     seen = Seen()
-    backend.watch(desk)
+    backend.watch(desk.engines.watchers[0])
     backend.watch(seen)
     backend.start()
     await seen.until(1)

@@ -10,12 +10,22 @@ import pytest
 
 from surgetank.control.bench.document import BenchError
 from surgetank.control.bench.proxy import peers
+from surgetank.control.bench.proxy import slow as slow_readers
 from surgetank.control.bench.proxy.client import Answer, Pool
 from surgetank.control.bench.proxy.idle import Idle
 from surgetank.control.bench.proxy.process import stub
-from surgetank.control.bench.proxy.report import MEMORY, REQUEST, TOKEN, ratios_of, tables_of
+from surgetank.control.bench.proxy.report import (
+    DELAY,
+    HELD,
+    MEMORY,
+    REQUEST,
+    TOKEN,
+    ratios_of,
+    tables_of,
+)
 from surgetank.control.bench.proxy.side import Side
-from surgetank.control.bench.proxy.wire import event, last, plain
+from surgetank.control.bench.proxy.slow import Slow
+from surgetank.control.bench.proxy.wire import AT_ONCE, ask, event, last, plain
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -65,8 +75,41 @@ async def test_the_stub_gives_each_stream_an_event_a_step() -> None:
     assert found.reads[-1] - found.first >= 0.04, "four steps of 20 ms, less what came late"
 
 
+async def test_slow_readers_lose_nothing_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slow_readers, "STREAMS", 2)
+    monkeypatch.setattr(slow_readers, "EVENTS", 20)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    with stub(cores) as port:
+        way = Side("direct", Pool(port), None)
+        found = await slow_readers.slow(way)
+        way.pool.close()
+    assert found.bytes == 0, "there is no proxy"
+    assert 0 < found.alone < 5
+    assert 0 < found.beside < 5
+    assert found.caught_up > 0
+
+
+async def test_who_does_not_read_has_its_first_event_and_later_all_of_them() -> None:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    with stub(cores) as port:
+        pool = Pool(port)
+        reader = await pool.connect(32 * 1024)
+        await reader.begin(ask(2048, AT_ONCE))
+        assert reader.answer is not None
+        held = len(reader.answer.data)
+        await pool.ask(2, 1000)  # time passes, in which the engine has said all
+        assert len(reader.answer.data) == held < 1_000_000
+        whole = await reader.finish()
+        pool.close()
+    whole.check(2048)
+    assert len(whole.data) > 3_000_000
+
+
 def side(name: str, requests: list[float], tokens: list[float], first: list[float]) -> Side:
-    return Side(name, Pool(1), None, 0.0, requests, tokens, [first, first])
+    unread = [Slow(0.010, 0.0105, 250_000, 0.1), Slow(0.010, 0.0125, 350_000, 0.1)]
+    return Side(name, Pool(1), None, 0.0, requests, tokens, [first, first], unread)
 
 
 def test_ratios_are_taken_within_a_round_and_their_median_counts() -> None:
@@ -79,8 +122,11 @@ def test_ratios_are_taken_within_a_round_and_their_median_counts() -> None:
     assert by[REQUEST] == ("nginx", 3.0, 2.5)
     assert by["added p99 TTFT at half load"] == ("1 ms", 0.5, 1.0)
     assert by[MEMORY] == ("400 MB", 0.5, 1.0)
-    judged = tables_of([direct, ours, nginx], ratios)[1]["rows"]
-    assert [row[-1] for row in judged] == ["no", "no", "", "yes", "yes"]
+    assert by[DELAY] == ("1 ms", 1.5, 1.0)
+    assert by[HELD] == ("1 MB", 0.3, 1.0)
+    _, beside, judged = tables_of([direct, ours, nginx], ratios)
+    assert beside["rows"][0] == ["surgetank", "10.00", "11.50", "0.30", "0.10"]
+    assert [row[-1] for row in judged["rows"]] == ["no", "no", "", "yes", "no", "yes", "yes"]
 
 
 def test_half_load_is_what_takes_half_of_a_cores_time() -> None:
@@ -94,7 +140,7 @@ def test_absent_proxies_are_none_and_ours_is_told_of_the_stub(
     assert [peers.plan(name, 1, 2, tmp_path) for name in peers.PEERS] == [None] * 4
     ours = peers.plan(peers.OURS, 4711, 4712, tmp_path)
     assert ours is not None
-    assert "--set=backend.url=http://127.0.0.1:4711" in ours.command
+    assert "--set=backends.0.url=http://127.0.0.1:4711" in ours.command
 
 
 def test_the_peers_are_configured_with_one_worker(

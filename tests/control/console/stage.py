@@ -13,6 +13,7 @@ from surgetank.admission.outcome import Refused
 from surgetank.admission.policies.canary import CanaryConfig
 from surgetank.admission.work import Work
 from surgetank.control.actions import Actions
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.console.camera import Camera
 from surgetank.control.console.frame import Frame
 from surgetank.control.drain import Drain
@@ -100,8 +101,18 @@ class Stage(Service):
         self.journal = Journal(self.clock, None)
         self.drain = Drain(self.clock, self.journal, self._turn)
         self.inspection = Inspection(Path("/nowhere/engine.sock"))
+        self.backend_drains = BackendDrains(
+            self.clock,
+            self.journal,
+            self.desk.engines.names,
+            lambda: self.desk.snapshot().engines,
+            self._turn_backend,
+        )
         self.insight = Insight(
-            desk=self.desk, backend=self.engine, recorder=self.recorder, clock=self.clock
+            desk=self.desk,
+            drains=self.backend_drains,
+            recorder=self.recorder,
+            clock=self.clock,
         )
         self.actions = Actions(
             self.clock, self.desk.limits, self.journal, self.drain, self.insight.object_to
@@ -129,9 +140,9 @@ class Stage(Service):
             clock=self.clock,
             looks=self.insight.history.looks,
             recent=self.desk.recent,
-            card=lambda: self.engine.card,
             journal=self.journal,
             drain=self.drain,
+            drains=self.backend_drains,
         )
         self.feed = self.camera.feed
         self._look()
@@ -166,19 +177,19 @@ class Stage(Service):
     def die(self) -> None:
         """The engine is gone."""
         self.engine.card = None
-        self.desk.on_down("gone")
+        self.desk.engines.watchers[0].on_down("gone")
 
     # As a watcher: the desk and the console's meter both hear.
 
     def on_step(self, output: StepOutput) -> None:
         self.camera.meter.on_step(output)
-        self.desk.on_step(output)
+        self.desk.engines.watchers[0].on_step(output)
 
     def on_up(self, card: ModelCard) -> None:
-        self.desk.on_up(card)
+        self.desk.engines.watchers[0].on_up(card)
 
     def on_down(self, detail: str) -> None:
-        self.desk.on_down(detail)
+        self.desk.engines.watchers[0].on_down(detail)
 
     # As the admin API's service.
 
@@ -186,7 +197,6 @@ class Stage(Service):
         return status_out(
             desk=self.desk.snapshot(),
             totals=self.recorder.totals(),
-            card=self.engine.card,
             drain=self.drain,
             control=ControlOut(ticks=1, policy_errors=0, journal_failures=0),
             listeners={},
@@ -202,6 +212,9 @@ class Stage(Service):
         self.drain.expire(now)
         self.insight.history.read()
         self.timer.call_later(LOOK, self._look)
+
+    def _turn_backend(self, name: str, on: bool) -> None:
+        (self.desk.engines.drain if on else self.desk.engines.undrain)(name)
 
     def _turn(self, on: bool) -> None:
         self.desk.draining = on

@@ -5,12 +5,15 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 from tests.control.console.browser import Browser, Tab, find_browser, running
 from tests.control.console.stage import Stage
 
 from surgetank.control.api import create_app
+from surgetank.control.console import picture
+from surgetank.control.console.frame import EngineLine
 from surgetank.control.listeners import AdminListener
 
 PROGRAM = find_browser()
@@ -130,6 +133,39 @@ async def test_it_drains_and_undrains_and_says_who(opened: Opened) -> None:
         await opened.play(1, rate=5)
         assert await tab.text("#state-word") == word
     assert [entry.after for entry in opened.stage.journal.recent()] == [True, False]
+
+
+async def test_one_of_several_engines_is_drained(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that the played service has, beside one that is only shown."""
+    first = EngineLine(
+        *("embedded", "vllm", "both", "up", 90.0, None, 3, 16, 0.25, 0.5, 40, 10, 2, 0, None)
+    )
+    out = msgspec.structs.replace(first, name="gpu-2", state="ejected", since=5.0, back_in=12.0)
+    monkeypatch.setattr(picture, "engines", lambda desk, holds: (first, out))
+    tab = opened.tab
+    assert await tab.look("document.querySelector('#engines').hidden")
+    await opened.play(1, rate=5)
+    assert not await tab.look("document.querySelector('#engines').hidden")
+    for words in ("up for 90 s", "3 / 16", "0.25 s", "25 %", "ejected for 5 s, back in 12 s"):
+        assert words in await tab.text("#engine-rows")
+    await tab.look("document.querySelector('#engine-rows button').click()")
+    await tab.until("document.querySelector('#act[open]')")
+    assert await tab.look("document.querySelector('[name=engine]').value") == "embedded"
+    await opened.type_into("why", "driver")
+    await opened.type_into("who", "ada")
+    await tab.press("Enter")
+    await tab.until("document.querySelector('#act-wrong').textContent")
+    assert "no other engine takes requests" in await tab.text("#act-wrong")
+    assert "409" in tab.problems.pop(), "the browser itself notes a failed request"
+    await tab.look("document.querySelector('[name=force]').click()")
+    await tab.press("Enter")
+    await tab.until("document.querySelector('#act-submit').textContent === 'Confirm'")
+    assert "embedded: taking requests → draining" in await tab.text("#act-change")
+    await tab.press("Enter")
+    await tab.until("!document.querySelector('#act[open]')")
+    assert opened.stage.backend_drains.holds["embedded"].who == "ada"
 
 
 async def test_what_is_refused_by_the_api_is_said(opened: Opened) -> None:

@@ -31,6 +31,9 @@ def test_a_calm_service_is_ready_and_healthy(stage: Stage) -> None:
     assert 0.008 < frame.engine.steps.p50 <= frame.engine.steps.p99
     assert frame.kv is not None
     assert frame.kv.used + frame.kv.cached + frame.kv.free == frame.kv.blocks
+    (engine,) = frame.engines
+    assert (engine.name, engine.state, engine.slots, engine.drain) == ("embedded", "up", 16, None)
+    assert engine.requests >= 200
 
 
 def test_a_storm_shows_in_its_rates_reasons_and_refusals(stage: Stage) -> None:

@@ -195,7 +195,7 @@ def test_a_standing_engine_is_backend_within_two_seconds_and_until_it_is_over() 
 def test_no_engine_is_backend_at_once() -> None:
     service = warm()
     service.engine.card = None
-    service.desk.on_down("gone")
+    service.desk.engines.watchers[0].on_down("gone")
     assert service.diagnose().verdict is Verdict.BACKEND
     assert service.diagnose(Slo.TPOT).verdict is Verdict.BACKEND
 

@@ -8,6 +8,7 @@ from tests.admission.leases.redis_rig import Line, RedisServer
 from tests.control.fleet.member import NAME, Member
 
 from surgetank.admission.limits import Limits
+from surgetank.control.backend_drains import BackendDrains
 from surgetank.control.standing import Standing
 from surgetank.telemetry.clock import ManualClock
 
@@ -21,8 +22,9 @@ class Restartable(Member):
     def __init__(self, url: str, clock: ManualClock, seed: int, folder: Path) -> None:
         super().__init__(url, clock, seed)
         path = folder / "engine.standing.json"
+        backends = BackendDrains(clock, self.journal, (), tuple, lambda *_: None)
         self.standing = Standing(
-            path, clock, self.limits, self.drain, self.journal, self.fleet.life_of
+            path, clock, self.limits, self.drain, backends, self.journal, self.fleet.life_of
         )
         self.fleet.on_told = self.standing.save
         self.fleet.adopt(self.standing.restore())

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from tests.admission.rig import Rig
-from tests.fakes import tiny_card
+from tests.fakes import engine_look, tiny_card
 
 from surgetank.control.diagnose.look import Counts, Look
 from surgetank.control.insight.backends import backends_out
 from surgetank.control.insight.memory import memory_out
+from surgetank.control.insight.shapes import MemoryOut
 from surgetank.control.inspection import Inspection
 from surgetank.engine.backends.remote.found import Found, Signals, Source, Vitals
 from surgetank.engine.ring import RingError
@@ -25,9 +26,11 @@ def views(vitals: Vitals) -> tuple[dict[str, object], dict[str, object]]:
     card = tiny_card() if vitals.found is None else vitals.found.card
     rig = Rig(card=card)
     rig.timer.advance(5.0)
-    desk = replace(rig.desk.snapshot(), vitals=vitals)
-    (backend,) = backends_out(desk, card).backends
-    memory = memory_out((Look(desk, None, Counts()),), card)
+    desk = rig.desk.snapshot()
+    look = replace(desk.engines[0], vitals=vitals, url=vitals.url)
+    desk = replace(desk, vitals=vitals, engines=(look,))
+    (backend,) = backends_out(desk, {}).backends
+    memory = memory_out((Look(desk, None, Counts()),))
     return backend.model_dump(), memory.model_dump()
 
 
@@ -39,7 +42,7 @@ def laws(backend: dict[str, object]) -> dict[str, str]:
 
 def test_what_it_is_what_it_tells_and_how_old_that_is() -> None:
     backend, _ = views(Vitals("vllm", URL, replace(FOUND, slots=Source.GUESSED), TOLD, 2, 9))
-    assert (backend["backend"], backend["version"], backend["url"]) == ("vllm", "0.32.0", URL)
+    assert (backend["maker"], backend["version"], backend["url"]) == ("vllm", "0.32.0", URL)
     assert backend["models"] == ["m", "lora"]
     assert backend["notes"] == ["a note"]
     assert (backend["metrics_age"], backend["ledger_drift"], backend["pushbacks"]) == (5.0, 2, 9)
@@ -50,7 +53,9 @@ def test_what_it_is_what_it_tells_and_how_old_that_is() -> None:
         "value": None,
     } in backend["signals"]  # type: ignore[operator]
     runs = laws(backend)
-    assert runs["slots"] == "256, guessed: set backend.max_num_seqs to what it runs at once"
+    assert runs["slots"] == (
+        "256, guessed: set its max_num_seqs in [[backends]] to what it runs at once"
+    )
     assert runs["in-flight limit"].startswith("its own queue, and ")
     assert runs["KV gate"] == (
         "promises against 400 blocks of 128 tokens, and the share in use that it tells"
@@ -80,19 +85,38 @@ def test_its_kv_pool_is_what_it_tells_and_no_more() -> None:
     assert "its size and the share in use" in str(memory["note"])
 
 
+def test_the_pools_of_several_add_up_where_all_tell() -> None:
+    def memory(*shares: float | None) -> MemoryOut:
+        engines = tuple(
+            engine_look(
+                str(at), card=CARD, vitals=Vitals("vllm", URL, FOUND, replace(TOLD, kv_used=share))
+            )
+            for at, share in enumerate(shares)
+        )
+        desk = replace(Rig().desk.snapshot(), vitals=engines[0].vitals, engines=engines)
+        return memory_out((Look(desk, None, Counts()),))
+
+    both = memory(0.25, 0.75)
+    assert (both.used, both.free, both.preemptions) == (400, 400, 14)
+    one_mute = memory(0.25, None)
+    assert (one_mute.used, one_mute.free) == (None, None)
+    assert one_mute.note.startswith("vllm tells its size of its KV pool")
+
+
 def test_the_embedded_engine_is_shown_as_ever() -> None:
     backend, memory = views(Vitals())
-    assert (backend["backend"], backend["url"], backend["models"]) == ("embedded", "", ["tiny"])
+    assert (backend["maker"], backend["url"], backend["models"]) == ("embedded", "", ["tiny"])
+    assert (backend["name"], backend["state"], backend["role"]) == ("embedded", "up", "both")
     assert (backend["signals"], backend["laws"]) == ([], [])
     assert (memory["bytes"], memory["note"]) == (512 * 16 * 64, "")
 
 
 def test_files_of_an_embedded_engine_are_not_taken_for_those_of_another(tmp_path: Path) -> None:
-    inspection = Inspection(tmp_path / "engine.sock", URL)
-    with pytest.raises(RingError, match=r"http://gpu:8000 is another maker's, it keeps no step"):
+    inspection = Inspection(tmp_path / "engine.sock", [URL])
+    with pytest.raises(RingError, match=r"no step ring: the engine at http://gpu:8000 is an"):
         inspection.steps(5, slow=False)
     with pytest.raises(RingError, match="surgetank memory"):
         inspection.kv()
     engine, sidecar = inspection.stacks().processes
-    assert "its stacks are its own to show" in engine.error
+    assert "their stacks are their own to show" in engine.error
     assert sidecar.error.startswith("no process offers its stacks")

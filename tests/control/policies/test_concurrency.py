@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
+from tests.admission.rig import Rig
 from tests.control.policies.conftest import Look
 from tests.fakes import tiny_card
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
-from surgetank.control.policies.concurrency import GROWTH, LOOKS, QUIET, Learned, step
+from surgetank.control.policies.concurrency import GROWTH, LOOKS, QUIET, EachLearns, Learned, step
 from surgetank.engine.backends.remote.found import Found, Signals, Vitals
 
 FOUND = Found("vllm", "1", tiny_card(), ("m",))
@@ -102,6 +103,26 @@ def test_a_lost_engine_is_forgotten(look: Look) -> None:
     state, wanted = step(engine.state, GateConfig(), gone)
     assert state == Learned(pushbacks=7)
     assert wanted == {Limit.IN_FLIGHT_SEQS: GateConfig().in_flight_seqs}
+
+
+def test_each_of_several_engines_has_a_limit_of_its_own(look: Look) -> None:
+    held: dict[str, float | None] = {}
+    learn = EachLearns(GateConfig(), held.__setitem__)
+    base = Rig(engines=2).desk.snapshot()
+
+    def pass_at(at: float, pushbacks: int, wants: tuple[int, int]) -> None:
+        vitals = Vitals("vllm", "", FOUND, Signals(), None, pushbacks)
+        looks = (
+            replace(base.engines[0], vitals=vitals, dispatched_seqs=wants[0]),
+            replace(base.engines[1], vitals=replace(vitals, pushbacks=0), dispatched_seqs=wants[1]),
+        )
+        learn(look(at, engines=looks))
+
+    pass_at(1.0, 2, (5, 7))
+    assert held == {"0": 5.0}
+    pass_at(1.0 + QUIET, 2, (5, 7))
+    assert held == {"0": 6.0}  # a try
+    assert step(Learned(), GateConfig(), look(1.0, engines=base.engines)) == (Learned(), {})
 
 
 def test_the_embedded_engine_tells_its_steps_and_is_left_alone(look: Look) -> None:

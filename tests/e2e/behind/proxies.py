@@ -26,11 +26,11 @@ ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "h
 
 def find(name: str) -> str:
     """The program; the test is skipped where there is none."""
-    ours = [str(ROOT / each / "bin") for each in (".venv-envoy", ".venv-proxies")]
+    ours = [str(ROOT / each / "bin") for each in (".venv-envoy", ".venv-smg", ".venv-proxies")]
     places = [*ours, os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]
     path = shutil.which(name, path=os.pathsep.join(places))
     if path is None:
-        how = {"envoy": "make envoy", "nginx": "apt install nginx"}[name]
+        how = {"envoy": "make envoy", "smg": "make smg", "nginx": "apt install nginx"}[name]
         pytest.skip(f"{name} is not installed; {how} brings it")
     return path
 
@@ -101,7 +101,7 @@ def proxied(
     program = find(example.partition("/")[0])
     sidecar = Sidecar(
         folder,
-        f"backend.url={engine.url}",
+        f"backends.0.url={engine.url}",
         "gate.in_flight_seqs=1",
         "gate.queue_requests=1",
         "envoy.port=0",

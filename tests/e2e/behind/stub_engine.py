@@ -41,6 +41,9 @@ class StubEngine:
     gone: threading.Event = field(default_factory=threading.Event)  # somebody hung up first
     seen: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
     status: int = 200
+    dead: bool = False  # it hangs up on everybody
+    slowness: float = 0.0  # seconds before it answers
+    model: str = "m"
 
     @property
     def url(self) -> str:
@@ -68,9 +71,16 @@ def stub_engine() -> Iterator[StubEngine]:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the test says what matters."""
 
+        def parse_request(self) -> bool:
+            if engine.dead:
+                self.close_connection = True
+                return False
+            return super().parse_request()
+
         def do_GET(self) -> None:
             if self.path == "/v1/models":
-                self._answer(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
+                served = {"id": engine.model, "object": "model"}
+                self._answer(200, {"object": "list", "data": [served]})
             else:
                 self._answer(404, {})
 
@@ -110,7 +120,11 @@ def stub_engine() -> Iterator[StubEngine]:
 
         def _wait(self) -> bool:
             """True when the answer may go on; False when nobody waits for it any more."""
+            engine.gone.wait(engine.slowness)
             for _ in range(int(PATIENCE / 0.01)):
+                if engine.dead:
+                    self.close_connection = True
+                    return False
                 if engine.free.wait(0.01):
                     return True
                 readable, _, _ = select.select([self.connection], [], [], 0)

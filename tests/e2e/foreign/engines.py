@@ -59,8 +59,14 @@ def _vllm(port: int, gguf: Path, folder: Path) -> list[str]:
     return ["-m", "vllm.entrypoints.openai.api_server", *pairs, *priority]
 
 
+def _vllm_grpc(port: int, gguf: Path, folder: Path) -> list[str]:
+    _, _, *settings = _vllm(port, gguf, folder)
+    return ["-m", "vllm.entrypoints.launchers.grpc_server", *settings]
+
+
 LLAMA = Maker("llama-cpp-python", "llama_cpp", _llama, slots=1)
 VLLM = Maker("vllm", "vllm", _vllm, slots=4)
+VLLM_GRPC = Maker("vllm-grpc", "smg_grpc_servicer", _vllm_grpc, slots=4)
 
 
 class Foreign:
@@ -78,7 +84,7 @@ class Foreign:
     def start(self) -> None:
         """Start it and wait until it serves."""
         folder = self._folder / "model"
-        if self.maker is VLLM:
+        if self.maker is not LLAMA:
             export_with_tokenizer(self._model, folder)
         with (self._folder / "engine.log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import pytest
 from tests.e2e.foreign.engines import LLAMA, VLLM, Foreign, Maker
@@ -73,7 +74,7 @@ def pair(
 
 def test_it_is_known_for_what_it_is(pair: Pair) -> None:
     backend, maker = pair.backend, pair.engine.maker
-    assert (backend["backend"], backend["up"], backend["url"]) == (
+    assert (backend["maker"], backend["up"], backend["url"]) == (
         maker.kind,
         True,
         pair.engine.url,
@@ -117,6 +118,31 @@ def test_usage_is_counted_to_the_token(pair: Pair) -> None:
     after = pair.tokens("output"), pair.tokens("input") + pair.tokens("input_cached")
     assert after[0] - before[0] == usage["completion_tokens"]
     assert after[1] - before[1] == usage["prompt_tokens"]
+
+
+def test_anthropics_client_is_answered_and_counted(pair: Pair) -> None:
+    if pair.engine.maker is not VLLM:
+        pytest.skip(f"{pair.engine.maker.kind} does not speak Anthropic's messages; vllm does")
+    before = pair.tokens("output"), pair.tokens("input") + pair.tokens("input_cached")
+    question: anthropic.types.MessageParam = {"role": "user", "content": "Why do rivers flood?"}
+    with anthropic.Anthropic(
+        base_url=pair.service.http, api_key="x", max_retries=0, timeout=60
+    ) as client:
+        plain = client.messages.create(model="default", max_tokens=MOST, messages=[question])
+        with client.messages.stream(
+            model="default", max_tokens=MOST, messages=[question]
+        ) as stream:
+            text = "".join(stream.text_stream)
+            streamed = stream.get_final_message()
+        with pytest.raises(anthropic.NotFoundError, match="is not served here"):
+            client.messages.create(model="no/such", max_tokens=MOST, messages=[question])
+    assert text
+    assert 0 < plain.usage.output_tokens <= MOST
+    after = pair.tokens("output"), pair.tokens("input") + pair.tokens("input_cached")
+    # Its events that bear no token (message_start and such) are counted before its usage comes.
+    counted = after[0] - before[0] - plain.usage.output_tokens
+    assert streamed.usage.output_tokens <= counted <= streamed.usage.output_tokens + 5
+    assert after[1] - before[1] == plain.usage.input_tokens + streamed.usage.input_tokens
 
 
 def test_the_grpc_door_asks_it_for_the_same(pair: Pair) -> None:

@@ -66,6 +66,8 @@ def test_a_token_as_text_and_as_bytes() -> None:
     assert codec.token(256) == "he"
     assert codec.token(codec.encode("<|im_end|>")[0]) == "<|im_end|>"
     assert codec.token_bytes(10**9) == b""
+    assert codec.token_id("<|im_end|>") == codec.encode("<|im_end|>")[0]
+    assert codec.token_id("no token") is None
 
 
 def test_sentencepiece_tokens_keep_the_space_before_a_word() -> None:

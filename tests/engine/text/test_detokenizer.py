@@ -60,7 +60,7 @@ def test_text_that_may_begin_a_stop_string_is_held_back() -> None:
 def test_text_from_the_stop_string_on_is_dropped() -> None:
     detokenizer = CODEC.detokenizer(["END"])
     assert detokenizer.feed(CODEC.encode("one END two")) == "one "
-    assert detokenizer.stopped
+    assert (detokenizer.stopped, detokenizer.matched) == (True, "END")
     assert detokenizer.feed(CODEC.encode("three")) == ""
     assert detokenizer.flush() == ""
 

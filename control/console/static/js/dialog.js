@@ -7,6 +7,7 @@ import { session } from "./session.js";
 const dialog = at("act");
 const form = at("act-form");
 let limits = [];
+let engines = [];
 let act = null;
 let kind = "";
 let previewed = false;
@@ -14,11 +15,12 @@ let previewed = false;
 const field = (name) => form.elements[name];
 const line = () => limits.find((each) => each.name === (act.limit ?? field("name").value));
 
-export function setLimits(frame) {
-  limits = frame.limits;
+export function setChoices(frame) {
+  ({ limits, engines } = frame);
 }
 
-export function open(name, limit) {
+// `chosen`: the limit or the engine that it is about, where that is known already.
+export function open(name, chosen) {
   if (!limits.length || dialog.open) return;
   kind = name;
   act = ACTS[name];
@@ -29,7 +31,8 @@ export function open(name, limit) {
     label.hidden = !wanted;
     label.querySelector("input, select").disabled = !wanted;
   });
-  offerLimits(limit);
+  offer("name", kind === "clear" ? limits.filter((each) => each.override) : limits, chosen);
+  offer("engine", engines, chosen);
   form.querySelector("[data-endless]").hidden = !act.endless;
   field("ttl").value = act.endless ? "" : "600";
   field("why").value = "";
@@ -40,15 +43,15 @@ export function open(name, limit) {
   showLimit();
   start();
   dialog.showModal();
-  const first = limit ? (act.fields.includes("value") ? "value" : "why") : act.fields[0] ?? "why";
+  const first = chosen ? (act.fields.includes("value") ? "value" : "why") : act.fields[0] ?? "why";
   field(first).focus();
   if (first === "value") field("value").select();
 }
 
-function offerLimits(chosen) {
-  const offered = kind === "clear" ? limits.filter((each) => each.override) : limits;
-  field("name").replaceChildren(...offered.map((each) => make("option", { value: each.name, text: each.name })));
-  if (chosen) field("name").value = chosen;
+function offer(name, choices, chosen) {
+  if (!act.fields.includes(name)) return;
+  field(name).replaceChildren(...choices.map((each) => make("option", { value: each.name, text: each.name })));
+  if (chosen) field(name).value = chosen;
 }
 
 function showLimit() {
@@ -76,14 +79,14 @@ async function submit(event) {
   at("act-submit").disabled = true;
   try {
     const change = await act.send(fields, chosen, { who: fields.who, why: fields.why, dry_run: !previewed });
-    const subject = kind.endsWith("drain") ? "" : `${change.what}: `;
+    const subject = act.subject ? act.subject(fields) : `${change.what}: `;
     const said = `${act.words(change.before, chosen)} → ${act.words(change.after, chosen)}`;
     if (previewed) done(`${subject}${said} ${until(fields.ttl)}`.trim());
     else confirm(subject, said, until(fields.ttl));
   } catch (refused) {
     start();
     put(at("act-wrong"), refused.message);
-    at("act-force").hidden = refused.code !== "would_worsen" || !act.fields.includes("ttl") || act.endless;
+    at("act-force").hidden = refused.code !== "would_worsen" || !act.forcible;
   } finally {
     at("act-submit").disabled = false;
     if (dialog.open) at("act-submit").focus();

@@ -15,6 +15,7 @@ export function startKeys(acts) {
     b: ["Shed low classes", acts.shed],
     d: ["Drain, or end the drain", acts.drain],
     c: ["Copy the next command", acts.copy],
+    e: ["To the engines, where there are several", () => focus("engines-title")],
     m: ["To the limits", () => focus("limits-title")],
     j: ["To the changes", () => focus("journal-title")],
     r: ["To the last refusals", () => focus("refusals-title")],

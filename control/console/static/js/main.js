@@ -1,9 +1,10 @@
 // Puts the page together: one frame in, every part shown from it.
 
 import { addPoint, setHistory, showCharts, startCharts } from "./charts.js";
-import { open, say, setLimits } from "./dialog.js";
+import { open, say, setChoices } from "./dialog.js";
 import { at, put } from "./dom.js";
 import { showEngine } from "./engine.js";
+import { showEngines } from "./engines.js";
 import { showFlow } from "./flow.js";
 import { showJournal } from "./journal.js";
 import { startKeys } from "./keys.js";
@@ -25,8 +26,9 @@ function show(frame) {
   document.title = `${frame.state === "ready" ? frame.verdict.word : frame.state.replace("_", " ")} · Surgetank`;
   put(at("drain-button"), draining ? "Undrain" : "Drain");
   addPoint(frame);
-  for (const part of [showVerdict, showStages, showEngine, showFlow, showJournal, showRefusals, setLimits, showCharts]) part(frame);
+  for (const part of [showVerdict, showStages, showEngine, showFlow, showJournal, showRefusals, setChoices, showCharts]) part(frame);
   showLimits(frame, open);
+  showEngines(frame, open);
   document.body.dataset.frame = frame.number;
 }
 

@@ -30,7 +30,7 @@ function sentence(frame) {
   if (frame.state === "idle" && frame.verdict.word === "healthy") {
     return ["none", "No traffic", `nothing has arrived for ${span(frame.idle_for)}; the engine is there and waits`];
   }
-  if (frame.state === "backend_down") return ["bad", "Backend: the engine is not connected", null];
+  if (frame.state === "backend_down") return ["bad", frame.engines.length > 1 ? "Backend: no engine gets requests" : "Backend: the engine is not connected", null];
   if (frame.state === "stalled") return ["bad", "Backend: the engine stands still", null];
   const [tone, said] = SENTENCES[frame.verdict.word] ?? ["warn", frame.verdict.word];
   return [tone, said, null];

@@ -9,6 +9,8 @@ from tests.admission.doors.carriage_rig import CarriageRig, carriage_rig
 from surgetank.admission.doors.envoy import wire_pb2 as pb
 from surgetank.admission.doors.envoy.messages import PIECE
 from surgetank.admission.doors.envoy.processing import Stream
+from surgetank.admission.doors.http.exchange import Pairs, TellLoad, tell_no_load
+from surgetank.admission.doors.http.head import Head
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 MODES = pb.ProtocolConfiguration
@@ -30,8 +32,9 @@ class Played:
         request: int = MODES.BUFFERED,
         response: int = MODES.NONE,
         picks: bool = False,
+        load: TellLoad = tell_no_load,
     ) -> None:
-        self.stream = Stream(rig.carriage, "10.0.0.1", picks_endpoint=picks)
+        self.stream = Stream(rig.carriage, "10.0.0.1", picks_endpoint=picks, load=load)
         self.modes = MODES(request_body_mode=request, response_body_mode=response)  # type: ignore[arg-type]
 
     def said(self) -> list[pb.ProcessingResponse]:
@@ -218,3 +221,29 @@ async def test_a_bad_body_is_refused(rig: CarriageRig) -> None:
     (reply,) = envoy.said()
     assert reply.immediate_response.status.code == 400
     assert rig.ended() == [(Outcome.INVALID, Reason.BAD_REQUEST)]
+
+
+def told(head: Head) -> Pairs:
+    return [("endpoint-load-metrics", head.header("endpoint-load-metrics-format") + " a=1")]
+
+
+def headers_of(change: pb.HeaderMutation) -> dict[str, str]:
+    return {each.header.key: each.header.raw_value.decode() for each in change.set_headers}
+
+
+async def test_answers_and_refusals_tell_the_load_where_it_is_wanted(rig: CarriageRig) -> None:
+    envoy = Played(rig, load=told)
+    await envoy.headers(endpoint_load_metrics_format="TEXT")
+    await envoy.body()
+    await envoy.answer()
+    change = envoy.said()[-1].response_headers.response.header_mutation
+    assert headers_of(change) == {"endpoint-load-metrics": "TEXT a=1"}
+    refused = Played(rig, load=told)
+    await refused.headers()
+    await refused.body(b"[1]")
+    change = refused.said()[-1].immediate_response.headers
+    assert headers_of(change)["endpoint-load-metrics"] == " a=1"
+    other = Played(rig, load=told)
+    await other.headers("/v1/models")
+    await other.answer()
+    assert not other.said()[-1].response_headers.HasField("response")

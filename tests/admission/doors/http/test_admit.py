@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import orjson
 import pytest
-from tests.admission.doors.carriage_rig import CarriageRig, KeepingDoor, carriage_rig
+from tests.admission.doors.carriage_rig import URL, CarriageRig, KeepingDoor, carriage_rig
 from tests.fakes_http import RawClient
 
 from surgetank.admission.doors.carried import BlindOrder, Carried
@@ -64,6 +64,7 @@ async def test_a_slot_is_granted_and_released_once(page: AdmitRig) -> None:
     assert (status, headers["x-request-id"]) == (200, "r-1")
     grant = headers["x-surgetank-grant"]
     assert len(grant) == 32
+    assert headers["x-surgetank-backend"] == URL
     assert page.rig.dispatched == 1
     assert (await page.ask("/release", x_surgetank_grant=grant))[0] == 200
     assert page.rig.dispatched == 0

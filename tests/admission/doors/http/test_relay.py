@@ -19,7 +19,7 @@ from surgetank.admission.doors.http.routes import Health
 from surgetank.admission.doors.http.server import HttpServer
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
-from surgetank.admission.relay import RelayAdapter, prioritised
+from surgetank.admission.relay import RelayAdapter, RelayEngine, prioritised
 from surgetank.engine.backends.remote.backend import RemoteBackend
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.telemetry.clock import ManualClock
@@ -101,9 +101,8 @@ async def relayed(request: pytest.FixtureRequest) -> AsyncIterator[Relayed]:
         config = BackendConfig(url=engine.url)
         probe, seen = PlayedProbe(), Seen()
         backend = RemoteBackend(config, clock, probe, look_every=0.001)
-        adapter = RelayAdapter(
-            backend, lambda: backend.models, pass_priority=getattr(request, "param", False)
-        )
+        told = getattr(request, "param", False)
+        adapter = RelayAdapter(RelayEngine(backend, pass_priority=told))
         recorder = Telling()
         desk: AnyDesk = FrontDesk(
             adapter=adapter,
@@ -113,7 +112,7 @@ async def relayed(request: pytest.FixtureRequest) -> AsyncIterator[Relayed]:
             call_later=asyncio.get_running_loop().call_later,
             config=GateConfig(in_flight_seqs=2),
         )
-        backend.watch(desk)
+        backend.watch(desk.engines.watchers[0])
         backend.watch(seen)
         http = HttpConfig(port=0, write_buffer_bytes=4096)
         door = HttpServer(

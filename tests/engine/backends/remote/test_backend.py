@@ -13,6 +13,7 @@ from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
 from surgetank.engine.backends.remote.backend import MISSES, RemoteBackend
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.engine.backends.remote.upstream import Upstream
 from surgetank.telemetry.clock import ManualClock
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -316,7 +317,7 @@ def test_one_missed_look_is_no_loss() -> None:
 
 async def test_nothing_listens_at_the_address() -> None:
     async with running() as rig:
-        rig.backend._upstream._port = 1  # nobody may listen there
+        rig.backend._lines = Upstream("http://127.0.0.1:1", rig.clock)  # nobody may listen there
         answer = rig.send()
         await answer.until(lambda answer: answer.lost)
         assert answer.lost is not None

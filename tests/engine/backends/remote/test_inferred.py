@@ -117,3 +117,11 @@ def test_tokens_that_come_late_and_together_are_steps_of_their_share_of_the_time
     assert step_seconds(bunch) == pytest.approx(0.1)
     assert bunch.decode_tokens == 2
     assert bunch.prefill_tokens == 0
+
+
+def test_of_plain_answers_that_end_at_once_one_tells_the_mean_step() -> None:
+    steps = InferredSteps(0, 0)
+    for number in range(4):
+        steps.dispatched(number, 10, 0.0)
+    told = [steps.ended(number, 9, at) for number, at in enumerate((1.0, 1.005, 1.009, 1.011))]
+    assert [record is not None for record in told] == [True, False, False, True]

@@ -151,7 +151,7 @@ def test_what_lists_models_and_says_no_more_is_an_openai_server() -> None:
     pages = {"/v1/models": '{"data": [{"id": "gpt"}, {"no": "id"}, 7]}', "/props": "[]"}
     found = identify(Answers(pages), BackendConfig(url=URL))
     assert (found.kind, found.models) == ("openai", ("gpt",))
-    assert "backend.max_num_seqs" in found.notes[0]
+    assert "max_num_seqs in [[backends]]" in found.notes[0]
 
 
 @pytest.mark.parametrize("page", ["", "no json", "[]", '{"data": {}}', '{"data": []}'])

@@ -12,10 +12,21 @@ STREAM = (
     b'"prompt_tokens_details":{"cached_tokens":8}}}\n\ndata: [DONE]\n\n'
 )
 
+RESPONSE = (
+    b'{"usage":{"input_tokens":11,"input_tokens_details":{"cached_tokens":2},"output_tokens":5}}'
+)
+MESSAGES = (
+    b'event: message_start\ndata: {"message":{"usage":{"input_tokens":21,"output_tokens":0}}}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","usage":{"cache_read_input_tokens":16,'
+    b'"input_tokens":21,"output_tokens":12}}\n\nevent: message_stop\ndata: {}\n\n'
+)
+
 
 @pytest.mark.parametrize(
     ("tail", "usage"),
     [
+        (RESPONSE, Usage(11, 5, 2)),
+        (MESSAGES, Usage(21, 12, 16)),
         (PLAIN, Usage(7, 3, None)),
         (STREAM, Usage(9, 40, 8)),
         (b'data: {"usage":null}\n\n', Usage()),

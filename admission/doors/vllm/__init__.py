@@ -1,0 +1,1 @@
+"""The door that speaks vLLM's gRPC engine protocol, on the gRPC listener."""

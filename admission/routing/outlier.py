@@ -1,0 +1,68 @@
+"""Which engine is left out because it fails: consecutive faults eject it, for a while.
+
+A fault is an engine's own: an answer of 5xx, a connection that is lost or refused. That it is full
+(429, 503, 529) is load and no fault: leaving it out would move the load to the others, which then
+are full in their turn. Nothing that the client did or did not wait for is a fault either.
+
+After `eject_after` faults in a row it is out for `eject_for` seconds times the ejections so far;
+one of those is forgotten for each `eject_for` seconds that it is back in. (Envoy's outlier
+detection counts so; its consecutive_5xx counts 503 too, which an engine answers when it is full.)
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from surgetank.admission.routing.config import RoutingConfig
+from surgetank.telemetry.vocabulary import Outcome, Reason
+
+_FAULTS = frozenset({Reason.ENGINE_LOST, Reason.ENGINE_ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One engine's. Times are monotonic seconds."""
+
+    faults: int = 0  # in a row
+    ejections: int = 0  # since the start
+    times: int = 0  # of these, as many as were remembered at the last
+    ejected_at: float = -math.inf
+    back_at: float = -math.inf
+
+    def out(self, now: float) -> bool:
+        """Whether it is left out."""
+        return now < self.back_at
+
+
+def is_fault(outcome: Outcome, reason: Reason) -> bool | None:
+    """What the end of a request says of its engine: True a fault, False that it works, None
+    nothing."""
+    if outcome is Outcome.OK:
+        return False
+    return True if reason in _FAULTS else None
+
+
+def observed(
+    standing: Standing, fault: bool, config: RoutingConfig, now: float, *, may_go: bool
+) -> Standing:
+    """One more answer or fault; `may_go`: there are enough others in."""
+    if not fault:
+        return replace(standing, faults=0) if standing.faults else standing
+    if standing.out(now):
+        return standing
+    faults = standing.faults + 1
+    if not config.eject_after or faults < config.eject_after or not may_go:
+        return replace(standing, faults=faults)
+    return _ejected(standing, config, now)
+
+
+def may_eject(engines: int, out: int, share: float) -> bool:
+    """Whether one more of `engines` may go while so many are out: at most that share of them, but
+    of two or more always one."""
+    return engines > 1 and out < max(1, math.floor(share * engines))
+
+
+def _ejected(standing: Standing, config: RoutingConfig, now: float) -> Standing:
+    forgotten = 0.0 if standing.times == 0 else (now - standing.back_at) // config.eject_for
+    times = max(0, standing.times - int(forgotten)) + 1
+    seconds = min(config.eject_at_most, config.eject_for * times)
+    return Standing(0, standing.ejections + 1, times, now, now + seconds)

@@ -1,0 +1,191 @@
+"""An engine that speaks vLLM's gRPC protocol: asked about itself, and its answers passed on.
+
+The bytes of requests and responses go by as they are; responses are only read to count tokens.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward, Usage
+from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.engine.backends.remote.grpc_found import Count, found, signals
+from surgetank.engine.protocols import vllm_engine_pb2 as pb
+from surgetank.telemetry.clock import Clock
+
+log = logging.getLogger(__name__)
+
+SERVICE: str = pb.DESCRIPTOR.services_by_name["VllmEngine"].full_name
+STATUS, MESSAGE = "grpc-status", "grpc-message"  # of an answer's head: the engine's own
+_PATIENCE = 2.0  # seconds for what it says of itself
+_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),  # else a restarted engine is found minutes later
+    ("grpc.max_receive_message_length", -1),
+)
+_Code = grpc.StatusCode
+_HTTP = {
+    _Code.CANCELLED: 499,
+    _Code.INVALID_ARGUMENT: 400,
+    _Code.FAILED_PRECONDITION: 400,
+    _Code.OUT_OF_RANGE: 400,
+    _Code.UNAUTHENTICATED: 401,
+    _Code.PERMISSION_DENIED: 403,
+    _Code.NOT_FOUND: 404,
+    _Code.RESOURCE_EXHAUSTED: 429,
+    _Code.UNIMPLEMENTED: 501,
+    _Code.UNAVAILABLE: 503,
+    _Code.DEADLINE_EXCEEDED: 504,
+}
+
+
+class GrpcCall:
+    """One Generate. Implements backend.Line."""
+
+    used = False  # each is new
+
+    def __init__(self, channel: Any, credentials: tuple[tuple[str, str], ...]) -> None:
+        self.heard = False
+        self._channel = channel
+        self._credentials = credentials
+        self._reads = asyncio.Event()
+        self._reads.set()
+        self._task: asyncio.Task[None] | None = None
+        self._sink: AnswerSink | None = None
+
+    def send(self, request: Forward, sink: AnswerSink) -> None:
+        self._sink = sink
+        self._task = asyncio.get_running_loop().create_task(self._follow(request))
+
+    def hold(self, held: bool) -> None:
+        if held:
+            self._reads.clear()
+        else:
+            self._reads.set()
+
+    def hang_up(self) -> None:
+        self._sink = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _follow(self, request: Forward) -> None:
+        own = {name for name, _ in self._credentials}
+        headers = [pair for pair in request.headers if pair[0] not in own]
+        call = self._channel.unary_stream(request.path)(
+            request.body, metadata=(*headers, *self._credentials)
+        )
+        count = Count()
+        try:
+            async for data in call:
+                self._pass_on(data, count.add(data))
+                await self._reads.wait()
+        except grpc.aio.AioRpcError as error:
+            self._failed(error)
+        except DecodeError:
+            self._lose("its answer cannot be read")
+            call.cancel()
+        else:
+            self._done(count.usage())
+
+    def _pass_on(self, data: bytes, events: int) -> None:
+        if not self.heard:
+            self.heard = True
+            self._answer(AnswerHead(200, ()))
+        if self._sink is not None:
+            self._sink.on_data(data, events, True)
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> None:
+        """A refusal, which has its own words, or nobody there to say any."""
+        code, details = error.code(), error.details() or ""
+        trailers: Any = error.trailing_metadata() or ()  # pairs, whatever grpc-stubs think
+        if self.heard or (code is _Code.UNAVAILABLE and not trailers):
+            self._lose(f"{code.name}: {details}")
+            return
+        number: tuple[int, str] = code.value
+        told = [(name, value) for name, value in trailers if isinstance(value, str)]
+        told += [(STATUS, str(number[0])), (MESSAGE, details)]
+        self._answer(AnswerHead(_HTTP.get(code, 500), tuple(told)))
+        self._done(Usage())
+
+    def _answer(self, head: AnswerHead) -> None:
+        if self._sink is not None:
+            self._sink.on_head(head)
+
+    def _done(self, usage: Usage) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.on_done(usage)
+
+    def _lose(self, detail: str) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.on_lost(detail)
+
+
+class GrpcEngine:
+    """One address. Implements backend.Probe and backend.Lines; belongs to one event loop."""
+
+    def __init__(self, config: BackendConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        # Typed as Any: grpc-stubs demand serializers that grpc does not.
+        self._channel: Any = grpc.aio.insecure_channel(urlsplit(config.url).netloc, _OPTIONS)
+
+    async def find(self) -> Found:
+        """What is there. Raises NotFound."""
+        health = await self._ask("HealthCheck", pb.HealthCheckResponse)
+        if not health.healthy:
+            raise NotFound(f"{self._config.url} is not healthy: {health.message}")
+        model = await self._ask("GetModelInfo", pb.GetModelInfoResponse)
+        server = await self._ask("GetServerInfo", pb.GetServerInfoResponse)
+        try:
+            loads = await self._ask("GetLoads", pb.GetLoadsResponse)
+        except NotFound as error:
+            log.info("it tells no load: %s", error)
+            loads = None
+        return found(self._config, model, server, loads)
+
+    async def look(self, found: Found) -> Signals:
+        """Its load, as far as it tells any. Raises NotFound when it does not answer."""
+        if not found.metrics:
+            await self._ask("HealthCheck", pb.HealthCheckResponse)
+            return Signals()
+        loads = await self._ask("GetLoads", pb.GetLoadsResponse)
+        return signals(loads, self._clock.monotonic())
+
+    def describe(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Its own answer to a question about itself: one message or more."""
+        call: AsyncIterator[bytes] = self._channel.unary_stream(f"/{SERVICE}/{method}")(
+            request, metadata=self._config.credentials, timeout=_PATIENCE
+        )
+        return call
+
+    def take(self) -> None:
+        """No call waits for a request."""
+
+    async def connect(self) -> GrpcCall:
+        """A call of its own for each request; its connection is grpc's to make."""
+        return GrpcCall(self._channel, self._config.credentials)
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def _ask(self, method: str, kind: type[Message]) -> Any:
+        try:
+            (answer,) = [message async for message in self.describe(method, b"")]
+            return kind.FromString(answer)
+        except grpc.aio.AioRpcError as error:
+            raise NotFound(f"{self._config.url}: {method}: {error.details()}") from None
+        except (ValueError, DecodeError):  # not one message, or not that one
+            raise NotFound(f"{self._config.url}: {method}: its answer cannot be read") from None

@@ -1,0 +1,94 @@
+"""What fails again and again is left out for a while; what is full is not."""
+
+import pytest
+
+from surgetank.admission import refusals
+from surgetank.admission.outcome import Refusal
+from surgetank.admission.routing.config import RoutingConfig
+from surgetank.admission.routing.outlier import Standing, is_fault, may_eject, observed
+from surgetank.telemetry.vocabulary import Outcome, Reason
+
+CONFIG = RoutingConfig(eject_after=3, eject_for=30.0, eject_at_most=70.0)
+
+
+def after(standing: Standing, faults: str, now: float, *, may_go: bool = True) -> Standing:
+    """`x` a fault, `o` an answer."""
+    for each in faults:
+        standing = observed(standing, each == "x", CONFIG, now, may_go=may_go)
+    return standing
+
+
+@pytest.mark.parametrize(
+    ("faults", "out"), [("xx", False), ("xxx", True), ("xxoxx", False), ("xxoxxx", True)]
+)
+def test_so_many_faults_in_a_row_eject(faults: str, out: bool) -> None:
+    assert after(Standing(), faults, 10.0).out(10.0) is out
+
+
+def test_it_is_back_after_its_time_and_longer_away_each_time() -> None:
+    once = after(Standing(), "xxx", 0.0)
+    assert (once.out(29.9), once.out(30.0)) == (True, False)
+    twice = after(once, "xxx", 31.0)
+    assert twice.back_at == 31.0 + 60.0
+    assert after(twice, "xxx", 92.0).back_at == 92.0 + 70.0  # not above the most
+    assert twice.ejections == 2
+
+
+def test_good_times_are_remembered() -> None:
+    once = after(Standing(), "xxx", 0.0)
+    assert after(once, "xxx", 30.0 + 31.0).back_at == 61.0 + 30.0  # as if it were the first
+
+
+def test_faults_while_it_is_out_change_nothing() -> None:
+    once = after(Standing(), "xxx", 0.0)
+    assert after(once, "xxxx", 5.0) == once
+
+
+def test_it_stays_where_too_many_are_out_and_goes_once_it_may() -> None:
+    kept = after(Standing(), "xxxxx", 0.0, may_go=False)
+    assert not kept.out(0.0)
+    assert after(kept, "x", 1.0).out(1.0)
+
+
+@pytest.mark.parametrize(
+    ("engines", "out", "share", "may"),
+    [
+        (1, 0, 1.0, False),
+        (2, 0, 0.5, True),
+        (2, 1, 0.5, False),
+        (3, 0, 0.1, True),  # one may always go
+        (4, 1, 0.5, True),
+        (4, 2, 0.5, False),
+        (4, 3, 1.0, True),
+    ],
+)
+def test_no_more_than_a_share_is_out(engines: int, out: int, share: float, may: bool) -> None:
+    assert may_eject(engines, out, share) is may
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fault"),
+    [
+        (refusals.by_backend(500), True),
+        (refusals.backend_down("the engine hung up"), True),
+        (refusals.pushback(429), None),
+        (refusals.pushback(503), None),
+        (refusals.by_backend(400), None),
+        (refusals.fault(), None),
+        (refusals.cancelled(Outcome.CANCELLED, Reason.CLIENT_GONE), None),
+    ],
+)
+def test_only_the_engines_own_faults_count(refusal: Refusal, fault: bool | None) -> None:
+    assert is_fault(refusal.outcome, refusal.reason) is fault
+
+
+def test_an_answer_shows_that_it_works() -> None:
+    assert is_fault(Outcome.OK, Reason.NONE) is False
+
+
+def test_nothing_is_ejected_where_that_is_off() -> None:
+    config = RoutingConfig(eject_after=0)
+    standing = Standing()
+    for _ in range(100):
+        standing = observed(standing, True, config, 0.0, may_go=True)
+    assert not standing.out(0.0)

@@ -1,0 +1,124 @@
+"""Connections to an engine: the parts of one turn, their order, and which connections are kept."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from tests.engine.backends.remote.played_server import played_server
+
+from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
+from surgetank.engine.backends.remote.upstream import Connection, Turn, Upstream
+from surgetank.telemetry.clock import ManualClock
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+TO_CLOSE = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+ASK = Forward("/v1/completions", (), b"{}", 1, stream=True)
+
+
+class Wire:
+    """A transport that keeps nothing."""
+
+    aborted = False
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    close = abort
+
+
+class Heard:
+    """A sink that writes down what it hears, under its name."""
+
+    def __init__(self, name: str, log: list[str], fails: bool = False) -> None:
+        self._name, self._log, self._fails = name, log, fails
+
+    def on_head(self, head: AnswerHead) -> None:
+        self._log.append(f"{self._name} {head.status}")
+
+    def on_data(self, data: bytes, events: int, between: bool) -> None:
+        if self._fails:
+            raise ZeroDivisionError
+        self._log.append(f"{self._name} {len(data)}")
+
+    def on_done(self, usage: Usage) -> None:
+        self._log.append(f"{self._name} done")
+
+    def on_lost(self, detail: str) -> None:
+        self._log.append(f"{self._name} lost: {detail}")
+
+
+def asked(turn: Turn, sink: Heard, head: bytes = HEAD) -> Connection:
+    nothing = cast(Callable[[Connection], None], lambda connection: None)
+    made = Connection(turn, nothing, nothing, lambda request: b"")
+    made.connection_made(cast(Any, Wire()))
+    made.send(ASK, sink)
+    made.data_received(head)
+    return made
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(5000):
+        if holds():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it never came true")
+
+
+def chunk(size: int) -> bytes:
+    return b"%x\r\n%b\r\n" % (size, b"x" * size)
+
+
+async def test_parts_of_one_turn_are_passed_on_together_and_in_order() -> None:
+    turn, log = Turn(), list[str]()
+    first, second = asked(turn, Heard("a", log)), asked(turn, Heard("b", log))
+    for connection, size in ((first, 1), (second, 2), (first, 3)):
+        connection.data_received(chunk(size))
+    assert log == ["a 200", "b 200"]
+    await asyncio.sleep(0)
+    assert log[2:] == ["a 6", "b 7", "a 8"]
+
+
+async def test_a_large_part_is_passed_on_at_once_after_those_before_it() -> None:
+    turn, log = Turn(), list[str]()
+    first, second = asked(turn, Heard("a", log)), asked(turn, Heard("b", log))
+    first.data_received(chunk(1))
+    second.data_received(chunk(10_000))
+    assert log[2:] == ["a 6", "b 10008"]
+
+
+async def test_one_that_fails_takes_nothing_from_the_others() -> None:
+    turn, log = Turn(), list[str]()
+    bad, good = asked(turn, Heard("bad", log, fails=True)), asked(turn, Heard("good", log))
+    bad.data_received(chunk(1))
+    good.data_received(chunk(1))
+    await asyncio.sleep(0)
+    assert log[2:] == ["bad lost: a fault in the sidecar", "good 6"]
+
+
+async def test_the_end_of_a_connection_comes_after_its_parts() -> None:
+    log = list[str]()
+    closing = asked(Turn(), Heard("a", log), TO_CLOSE)
+    closing.data_received(b"the end")
+    closing.connection_lost(None)
+    assert log == ["a 200", "a 7", "a done"]
+
+
+async def test_an_idle_connection_that_the_engine_closes_is_forgotten() -> None:
+    async with played_server() as server:
+        upstream, log = Upstream(server.url, ManualClock()), list[str]()
+        connection = await upstream.connect()
+        connection.send(ASK, Heard("a", log))
+        peer = await server.peer()
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        await until(lambda: upstream.idle == 1)
+        peer.close()
+        await until(lambda: upstream.idle == 0)
+    assert log == ["a 200", "a done"]
+    assert upstream.take() is None
