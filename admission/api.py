@@ -60,8 +60,7 @@ class Delta:
     matched: str | None = None  # the stop string that ended it
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The one end of a request. `refusal` is set unless the outcome is ok."""
 
     outcome: Outcome

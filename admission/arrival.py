@@ -241,9 +241,7 @@ def read_arrival(
 ) -> Arrival:
     """Read one request's headers; `peer` is the address that they came from."""
     reader = _Reader(headers)
-    attempts = reader.read_all(ATTEMPT)
-    detected_by = max(attempts, key=attempts.__getitem__, default="none")
-    attempt = attempts.get(detected_by, 0)
+    attempt, detected_by = _read_attempt(reader)
     caller = tenants.caller(reader.read("authorization", str), peer)
     tenant = _read_tenant(reader, caller)
     highest, lowest = tenants.classes(tenant)
@@ -252,14 +250,14 @@ def read_arrival(
         id=_request_id(reader, parent, rng),
         parent=parent,
         attempt=attempt,
-        detected_by=detected_by if attempt else "none",
+        detected_by=detected_by,
         lane=Lane.RETRY if attempt else Lane.FIRST,
         priority=_read_priority(reader, highest, lowest),
         lowest=lowest,
         tenant=tenant,
         barred=caller.barred,
-        deadline=min(reader.read_all(DEADLINE).values(), default=None),
-        patience=min(reader.read_all(PATIENCE).values(), default=None),
+        deadline=_read_seconds(reader, DEADLINE),
+        patience=_read_seconds(reader, PATIENCE),
         ignored=reader.ignored,
     )
 
@@ -270,6 +268,15 @@ def read_barred(headers: Headers, tenants: Tenants, peer: str) -> Refusal | None
     return refusals.barred(why) if why else None
 
 
+def _read_attempt(reader: _Reader) -> tuple[int, str]:
+    """The highest that is claimed, and by which header."""
+    attempts = reader.read_all(ATTEMPT)
+    if not any(attempts.values()):
+        return 0, "none"
+    detected_by = max(attempts, key=attempts.__getitem__)
+    return attempts[detected_by], detected_by
+
+
 def _read_parent(reader: _Reader) -> Parent | None:
     """Without a usable traceparent the tracestate means nothing."""
     parent = reader.read("traceparent", _parent)
@@ -278,25 +285,35 @@ def _read_parent(reader: _Reader) -> Parent | None:
     return replace(parent, state=reader.read("tracestate", _state) or "")
 
 
+def _read_seconds(reader: _Reader, parsers: dict[str, Callable[[str], float]]) -> float | None:
+    """The shortest time that one of these headers leaves; None: there is none."""
+    seconds = reader.read_all(parsers)
+    return min(seconds.values()) if seconds else None
+
+
 def _request_id(reader: _Reader, parent: Parent | None, rng: random.Random) -> str:
     given = reader.read("x-request-id", _name)
     if given is None and parent is not None:
         return parent.id.trace
-    return given or f"{rng.getrandbits(128):032x}"  # some engines take only UUIDs
+    return given or rng.randbytes(16).hex()  # some engines take only UUIDs
 
 
 def _read_priority(reader: _Reader, highest: Priority, lowest: Priority) -> Priority:
     """The lowest class asked for, within what the tenant's requests may have."""
     asked = reader.read_all(PRIORITY)
+    if not asked:
+        return highest
     reader.ignore((name for name, priority in asked.items() if priority < highest), Problem.RAISED)
     too_low = (name for name, priority in asked.items() if priority > lowest)
     reader.ignore(too_low, Problem.OUT_OF_RANGE)
-    return min(lowest, max(highest, *asked.values())) if asked else highest
+    return min(lowest, max(highest, *asked.values()))
 
 
 def _read_tenant(reader: _Reader, caller: Caller) -> str:
     """Whom a trusted proxy names; else whoever the caller proved to be."""
     named = reader.read_all(TENANT)
+    if not named:
+        return caller.tenant
     if caller.trusted and len(set(named.values())) == 1:
         return next(iter(named.values()))
     if caller.trusted:

@@ -8,7 +8,8 @@ What a refusal advised is remembered with it, so that obedience can be measured.
 
 import hashlib
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+
+import msgspec
 
 from surgetank.telemetry.tracecontext import SpanId
 from surgetank.telemetry.vocabulary import Outcome
@@ -36,8 +37,7 @@ RETRIED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """How an attempt ended, and what its client was told."""
 
     at: float
@@ -46,8 +46,7 @@ class Failure:
     span: SpanId | None = None  # that tells of it
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(msgspec.Struct, frozen=True):
     """An arrival that matches a failure."""
 
     failure: Failure

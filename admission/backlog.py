@@ -19,6 +19,8 @@ class PrefillBacklog:
 
     def before(self, priority: Priority) -> int:
         """Of the unread tokens, those that an engine which goes by class reads first."""
+        if not self.tokens:
+            return 0
         first = 0
         for each, tokens in self._silent.items():
             if each <= priority:

@@ -24,7 +24,7 @@ from surgetank.admission.leases.config import LeasesConfig
 from surgetank.admission.leases.quotas import Quotas
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.lint import lint
-from surgetank.admission.outcome import STATUS, Advice, Refusal, Refused
+from surgetank.admission.outcome import Refusal, Refused
 from surgetank.admission.pace import Pace
 from surgetank.admission.peek import Peek
 from surgetank.admission.policies.policy import Admission
@@ -271,12 +271,12 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         self._flow.ended(served=refusal is None)
         self._dispatcher.leave(call, Outcome.OK if refusal is None else refusal.outcome)
         call.tell_end(refusal)
-        self._dispatcher.pump()
+        self.look_again()
         self._check_drained()
 
     def turned_away(self, call: Work, refusal: Refusal) -> None:
         """Its engine was lost or does not take it: another gets it, or it ends so."""
-        if call.ticket.outcome is None and self._dispatcher.move(call, refusal):
+        if self._dispatcher.move(call, refusal):
             self._dispatcher.pump()
         else:
             self.end(call, refusal)
@@ -353,17 +353,17 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def _cut(self, ticket: Ticket, ask: AskT) -> AskT:
         """In a brown-out the low classes get shorter answers."""
+        if ticket.priority not in LOW_CLASSES:
+            return ask
         most = int(self.limits.get(Limit.LOW_OUTPUT_TOKENS))
-        if ticket.priority not in LOW_CLASSES or ask.max_tokens <= most:
+        if ask.max_tokens <= most:
             return ask
         ticket.events.append((self.now(), f"max_tokens cut to {most}"))
         return ask.cut(most)
 
     def _hinted(self, refusal: Refusal, ticket: Ticket, now: float) -> Refusal:
-        wait = None
-        if self.engines.served is not None and STATUS[refusal.outcome].advice is Advice.SLOT:
-            wait = self._laws.wait(ticket, now)
-        return self._retries.advise(refusal, ticket, wait, now)
+        served = self.engines.served is not None
+        return self._retries.advise(refusal, ticket, now, served=served)
 
     def _close(self, ticket: Ticket, refusal: Refusal | None, now: float) -> None:
         """Write the outcome, in the ticket and to the recorder: the one place that does."""

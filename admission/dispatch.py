@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from itertools import count
+from itertools import chain, count
+from math import inf
 from typing import Protocol
 
 from surgetank.admission import refusals
@@ -41,7 +42,7 @@ class CallLater(Protocol):
     def __call__(self, delay: float, callback: Callable[[], None], /) -> TimerHandle: ...
 
 
-_PASSING = 32  # waiting requests that are looked at when the heads leave an engine idle
+_PASSING = 32  # of those that wait, how many are looked at when the heads leave an engine free
 _ENGINE_FAILED = frozenset(
     {Outcome.DEADLINE, Outcome.EVICTED, Outcome.BACKEND_DOWN, Outcome.INTERNAL}
 )
@@ -188,13 +189,17 @@ class Dispatcher:
 
     def _passes(self, heads: Sequence[Ticket], now: float) -> bool:
         """Of several engines a head may wait for some alone. What stands behind it goes to another
-        one, if that is of no use to any that stands before: so it keeps nobody waiting."""
-        kept = {side for ticket in heads for side in self._usable(ticket)}
-        free = {side for side in self._sides.open if self._laws.room.has_slot(side)} - kept
-        for ticket in self._queue.in_turn(_PASSING) if free else ():
-            if self._ends_late(ticket, now) or self._goes(ticket, free, now):
+        one, if that is of no use to any that stands before: so it keeps nobody waiting. Not to one
+        that has just turned a request away: the whole queue would go by way of it."""
+        sides, has_slot = self._sides.open, self._laws.room.has_slot
+        free = {side for side in sides if has_slot(side) and not side.pushback.lasts(now)}
+        for ticket in chain(heads, self._queue.in_turn(_PASSING)):
+            if not free:
+                break
+            tried = ticket in heads
+            if not tried and (self._ends_late(ticket, now) or self._goes(ticket, free, now)):
                 return True
-            free = free.difference(self._usable(ticket))
+            free.difference_update(self._usable(ticket))
         return False
 
     def _ends_late(self, ticket: Ticket, now: float) -> bool:
@@ -331,14 +336,13 @@ class Dispatcher:
 
     def _arm(self) -> None:
         """Set the timer for whatever expires first, unless it fires early enough already."""
-        instants: list[float | None] = [self._limits.next_expiry]
+        earliest = self._limits.next_expiry
         if self._sides.one is None:
-            instants.append(self._sides.next_return(self._clock.monotonic()))
+            earliest = min(earliest, self._sides.next_return(self._clock.monotonic()))
         if self._gate.enforces_deadlines:
-            instants.append(self._queue.next_expiry(self._gate.longest_wait))
-            instants.append(self._running.next_at())
-        earliest = min(at for at in instants if at is not None)
-        if earliest == float("inf") or (self._timer and self._fires_at <= earliest):
+            given_up = self._queue.next_expiry(self._gate.longest_wait)
+            earliest = min(earliest, given_up, self._running.next_at())
+        if earliest == inf or (self._timer and self._fires_at <= earliest):
             return
         if self._timer:
             self._timer.cancel()

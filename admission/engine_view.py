@@ -94,5 +94,7 @@ class EngineView:
 
     def age(self, stalled_for: float | None) -> float:
         """Seconds of silence beyond what a full step may take: what a stall adds to every wait."""
+        if stalled_for is None or stalled_for <= STALL:
+            return 0.0
         usual = 0.0 if self.rates is None else 2.0 * self.rates.chunk_seconds
-        return max(0.0, (stalled_for or 0.0) - max(STALL, usual))
+        return max(0.0, stalled_for - max(STALL, usual))

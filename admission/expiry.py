@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Hashable
 from itertools import count
+from math import inf
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -39,16 +40,16 @@ class Expiries(Generic[K]):
         if self._at.pop(key, None) is not None:
             self._compact()
 
-    def next_at(self) -> float | None:
-        """The earliest instant; None when nothing expires."""
+    def next_at(self) -> float:
+        """The earliest instant; infinite when nothing expires."""
         while self._heap and self._stale(self._heap[0]):
             heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        return self._heap[0][0] if self._heap else inf
 
     def pop_due(self, now: float) -> list[K]:
         """Every key whose instant has come, earliest first; they are forgotten."""
         due = []
-        while (at := self.next_at()) is not None and at <= now:
+        while self.next_at() <= now:
             key = heapq.heappop(self._heap)[2]
             del self._at[key]
             due.append(key)

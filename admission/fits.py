@@ -13,24 +13,18 @@ from surgetank.telemetry.vocabulary import Outcome, Reason
 
 def never_fits(ticket: Ticket, card: ModelCard, limits: Limits) -> Refusal | None:
     """Wider, longer or larger than anything the engine can run; all of max_tokens counts here."""
-    total = ticket.prompt_tokens + ticket.max_tokens
-    blocks = blocks_for(ticket.prompt_tokens, ticket.max_tokens, ticket.n, card.kv_block_size)
-    checks = (
-        (Reason.NEVER_FITS_SLOTS, "n", ticket.n, limits.get(Limit.MAX_N), Limit.MAX_N),
-        (Reason.NEVER_FITS_SLOTS, "n", ticket.n, card.max_num_seqs, "max_num_seqs"),
-        (
-            Reason.NEVER_FITS_CONTEXT,
-            "max_tokens",
-            ticket.max_tokens,
-            limits.get(Limit.MAX_OUTPUT_TOKENS),
-            Limit.MAX_OUTPUT_TOKENS,
-        ),
-        (Reason.NEVER_FITS_CONTEXT, None, total, card.context_length or inf, "context_length"),
-        (Reason.NEVER_FITS_KV, None, blocks, card.kv_blocks or inf, "kv_blocks"),
-    )
-    for reason, param, measured, limit, name in checks:
-        if measured > limit:
-            return over(Outcome.INVALID, reason, measured, limit, name, param)
+    n, prompt, most = ticket.n, ticket.prompt_tokens, ticket.max_tokens
+    if n > (limit := limits.get(Limit.MAX_N)):
+        return _never(Reason.NEVER_FITS_SLOTS, n, limit, Limit.MAX_N, "n")
+    if n > (limit := card.max_num_seqs):
+        return _never(Reason.NEVER_FITS_SLOTS, n, limit, "max_num_seqs", "n")
+    if most > (limit := limits.get(Limit.MAX_OUTPUT_TOKENS)):
+        name = Limit.MAX_OUTPUT_TOKENS
+        return _never(Reason.NEVER_FITS_CONTEXT, most, limit, name, "max_tokens")
+    if prompt + most > (limit := card.context_length or inf):
+        return _never(Reason.NEVER_FITS_CONTEXT, prompt + most, limit, "context_length")
+    if (blocks := blocks_for(prompt, most, n, card.kv_block_size)) > (card.kv_blocks or inf):
+        return _never(Reason.NEVER_FITS_KV, blocks, card.kv_blocks, "kv_blocks")
     return None
 
 
@@ -40,7 +34,12 @@ def never_queued(ticket: Ticket, limits: Limits) -> Refusal | None:
         (Limit.QUEUE_REQUESTS, ticket.n),
         (Limit.QUEUE_TOKENS, ticket.prompt_tokens),
     ):
-        ceiling = limits.ceiling(name)
-        if amount > ceiling:
-            return over(Outcome.INVALID, Reason.NEVER_FITS_QUEUE, amount, ceiling, name)
+        if amount > limits.get(name) and amount > (ceiling := limits.ceiling(name)):
+            return _never(Reason.NEVER_FITS_QUEUE, amount, ceiling, name)
     return None
+
+
+def _never(
+    reason: Reason, measured: float, limit: float, name: str, param: str | None = None
+) -> Refusal:
+    return over(Outcome.INVALID, reason, measured, limit, name, param)

@@ -102,7 +102,7 @@ class Gate:
     ) -> Admission | Refusal:
         """What can never fit is refused; on the rest the live policy decides, or the candidate
         whose share it is. `stalled_for`: the engine's silence, as its backend tells it."""
-        refusal = never_fits(ticket, card, self._limits)
+        refusal = never_fits(ticket, card, self._limits) or self._laws.fits_none(ticket)
         if refusal is not None:
             return refusal
         if not self._enforce:

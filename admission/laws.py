@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from surgetank.admission.cost import Estimate, engine_seconds
 from surgetank.admission.engine_view import Rates
+from surgetank.admission.fits import never_fits
 from surgetank.admission.kv import Pressure, blocks_for
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limit, Limits
+from surgetank.admission.outcome import Refusal
 from surgetank.admission.output_length import Expected, OutputLengths
 from surgetank.admission.pace import Pace
 from surgetank.admission.permit import Permit
@@ -66,6 +68,7 @@ class Laws:
         pace: Pace,
     ) -> None:
         self.mean_cost = 1.0 / pace.drain_rate
+        self._seen = 0  # requests in the means, since their cost can be told
         self.room = Room(config=config, targets=targets, limits=limits, queue=queue, sides=sides)
         self._sides = sides
         self._config = config
@@ -86,6 +89,7 @@ class Laws:
         side.view.stepped(record, waiting=self._queue.requests > 0)
         self._sides.learned()
         if cold and self._sides.rates is not None:
+            self._seen = 0
             self._queue.reprice(self._repriced)
         side.backlog.read(record.prefill_tokens + cached)
         pool = record.kv_used + record.kv_cached + record.kv_free
@@ -93,9 +97,11 @@ class Laws:
 
     def admitted(self, ticket: Ticket) -> None:
         """It may wait: the means follow what is admitted, not what anybody may ask for."""
-        self.mean_cost += _WEIGHT * (ticket.estimate.seconds - self.mean_cost)
+        self._seen += 1
+        weight = max(_WEIGHT, 1.0 / self._seen)
+        self.mean_cost += weight * (ticket.estimate.seconds - self.mean_cost)
         sides = self._sides
-        sides.mean_prompt += _WEIGHT * (ticket.prompt_tokens - sides.mean_prompt)
+        sides.mean_prompt += weight * (ticket.prompt_tokens - sides.mean_prompt)
 
     def dispatched(self, ticket: Ticket, side: EngineSide, now: float) -> Permit:
         """It goes to that engine: everything that it takes there, at what it costs there."""
@@ -143,7 +149,7 @@ class Laws:
         """It comes back from an engine that did nothing for it, to wait for another."""
         if not ticket.heard:
             side.backlog.settled(ticket.priority, ticket.prompt_tokens)
-        ticket.heard = False
+        ticket.heard, ticket.forecast = False, None  # nobody had predicted that it waits twice
         self._queue.corrected(ticket, -ticket.estimate.seconds)
         ticket.estimate = self._repriced(ticket)
 
@@ -151,10 +157,16 @@ class Laws:
 
     def estimate(self, ticket: Ticket, *, exact: bool) -> Estimate:
         """What it will be; `exact`: it will produce all of max_tokens."""
-        expected = Expected(float(ticket.max_tokens), ticket.max_tokens)
         if self._config.dynamic and not exact:
             expected = self._lengths.expected(ticket.tenant, ticket.door, ticket.max_tokens)
+        else:
+            expected = Expected(float(ticket.max_tokens), ticket.max_tokens)
         return self._priced(self._sides.rates, ticket, expected.mean, expected.high)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether W can be known."""
+        return self._sides.rates is not None and self._config.dynamic
 
     def wait(self, ticket: Ticket, now: float) -> Wait | None:
         """W; None while it cannot be known."""
@@ -183,15 +195,12 @@ class Laws:
     def target(self, priority: Priority) -> float:
         """What a class's first token may take, seconds: its TTFT target, or more where that would
         leave no room for the least queue."""
-        return max(self._waits[priority], self._least_wait())
-
-    def _least_wait(self) -> float:
-        """S with which kappa * S is the wait behind a queue that is never too long."""
-        rates = self._sides.rates
+        target, rates = self._waits[priority], self._sides.rates
         if rates is None:
-            return 0.0
+            return target
+        # S with which kappa * S is the wait behind a queue that is never too long.
         seconds = self._config.least_queue * self.mean_cost / rates.drain
-        return seconds / self._limits.get(Limit.KAPPA)
+        return max(target, seconds / self._limits.get(Limit.KAPPA))
 
     def missed(self, ticket: Ticket, now: float) -> bool:
         """Whether it cannot have its first token within its target any more."""
@@ -205,6 +214,17 @@ class Laws:
         if rates is None:
             return self._pace.shortest_step
         return rates.model.t0 + rates.model.a * ticket.prompt_tokens
+
+    def fits_none(self, ticket: Ticket) -> Refusal | None:
+        """Why it is too large for each of several engines, though one has the memory for it and
+        another the context; None: one could run it."""
+        refusal = None
+        for side in self._sides.all if self._sides.one is None else ():
+            if side.card is not None and side.member:
+                refusal = never_fits(ticket, side.card, self._limits)
+                if refusal is None:
+                    break
+        return refusal
 
     def slots_free(self, ticket: Ticket, now: float) -> bool:
         """Whether an engine has slots and KV memory for it."""
@@ -244,6 +264,9 @@ class Laws:
 
     def kv_share(self) -> float:
         """The pool's use; of several the least: there is room while one has some."""
+        one = self._sides.one
+        if one is not None:
+            return self.room.kv_share(one)
         return min((self.room.kv_share(side) for side in self._sides.open), default=0.0)
 
     @property
@@ -310,6 +333,8 @@ class Laws:
 
     def _slack(self, ticket: Ticket, now: float) -> float:
         """What a caller's deadline and read timeout leave for waiting; infinite without."""
+        if ticket.deadline is None and ticket.patience is None:
+            return math.inf
         rates, estimate = self._sides.rates, ticket.estimate
         decode = 0.0 if rates is None else rates.tpot * estimate.output
         slack = math.inf

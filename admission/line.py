@@ -18,13 +18,10 @@ fair share if that is less. Hence
 So a hog's queue is nobody else's wait, and a low class is told how long the high ones keep it.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 
-@dataclass(slots=True)
-class Work:
+class Work(msgspec.Struct):
     """What some of the waiting tickets amount to."""
 
     seconds: float = 0.0  # engine-seconds

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import grpc
+import msgspec
 
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
@@ -58,8 +59,7 @@ _HTTP_BY_REASON = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a request was not served: one reason, what was measured, the limit it met, the hint."""
 
     outcome: Outcome

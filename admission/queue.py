@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import inf
 
 from surgetank.admission.cost import Estimate
 from surgetank.admission.expiry import Expiries
@@ -34,6 +35,7 @@ class _Class:
     waiting: OrderedDict[Ticket, None] = field(default_factory=OrderedDict)
     order: FairOrder = field(default_factory=FairOrder)
     requests: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    choices: int = 0  # of both lanes
     work: Work = field(default_factory=Work)
     tenants: dict[str, Work] = field(default_factory=dict)
     served: ServedRates = field(default_factory=ServedRates)
@@ -42,6 +44,7 @@ class _Class:
     def count(self, ticket: Ticket, sign: int) -> None:
         """Add a ticket to the sums, or take it out; the oldest is read anew."""
         self.requests[ticket.lane] += sign * ticket.n
+        self.choices += sign * ticket.n
         own = self.tenants.get(ticket.tenant)
         if own is None:
             own = self.tenants[ticket.tenant] = Work()
@@ -69,6 +72,10 @@ class Queue:
     def __init__(self, floor_share: float = 0.0) -> None:
         """`floor_share`: what each lower class is sure of, see shares.py."""
         self._classes = {priority: _Class() for priority in Priority}
+        self._above = {
+            priority: [held for other, held in self._classes.items() if other < priority]
+            for priority in Priority
+        }
         self._shares = FloorShares(floor_share)
         self._deadlines: Expiries[Ticket] = Expiries()
         self.requests = 0  # one of n choices counts n
@@ -83,24 +90,19 @@ class Queue:
     def held_by(self, priority: Priority) -> tuple[int, int]:
         """Requests and prompt tokens of one class."""
         held = self._classes[priority]
-        return sum(held.requests.values()), held.work.tokens
+        return held.choices, held.work.tokens
 
     def choices_ahead(self, priority: Priority) -> int:
         """Requests of that class and those above it; n choices count n."""
         if not self.requests:
             return 0
-        ahead = 0
-        for other, held in self._classes.items():
-            if other <= priority:
-                ahead += sum(held.requests.values())
-        return ahead
+        classes = (*self._above[priority], self._classes[priority])
+        return sum([held.choices for held in classes])
 
     def above_rate(self, priority: Priority, now: float) -> float:
         """Engine-seconds per second that the classes above were served lately."""
         rate = 0.0
-        for other, held in self._classes.items():
-            if other >= priority:
-                break
+        for held in self._above[priority]:
             rate += held.served.total(now)
         return rate
 
@@ -113,12 +115,11 @@ class Queue:
         if not self.requests:
             return Line(_NOTHING, self.above_rate(ticket.priority, now), _NOTHING, 0.0, 1, 0.0)
         held = self._classes[ticket.priority]
-        own, tenants = held.tenants.get(ticket.tenant, Work()), held.turns(ticket)
+        own, tenants = held.tenants.get(ticket.tenant, _NOTHING), held.turns(ticket)
         seconds, tokens = 0.0, 0
-        for priority, other in self._classes.items():
-            if priority < ticket.priority:
-                seconds += other.work.seconds
-                tokens += other.work.tokens
+        for above in self._above[ticket.priority]:
+            seconds += above.work.seconds
+            tokens += above.work.tokens
         return Line(
             above=Work(seconds, tokens),
             above_rate=self.above_rate(ticket.priority, now),
@@ -137,7 +138,8 @@ class Queue:
         held.count(ticket, +1)
         self.requests += ticket.n
         self.tokens += ticket.prompt_tokens
-        self._deadlines.set(ticket, ticket.due)
+        if (due := ticket.due) is not None:
+            self._deadlines.set(ticket, due)
 
     def restore(self, ticket: Ticket, now: float) -> None:
         """One that was taken out before goes where it was: before the others of its class and
@@ -177,11 +179,11 @@ class Queue:
                 return [ticket, heads[0]]
         return heads
 
-    def in_turn(self, most: int) -> list[Ticket]:
+    def in_turn(self, most: int) -> Iterator[Ticket]:
         """The first of all who wait, heads among them: the highest class first, inside a class the
-        tenants in their turn, each with all its own."""
+        tenants in their turn, each with all its own. Ends with the next change of the queue."""
         turns = (held.order.in_turn(most) for held in self._classes.values())
-        return list(islice(chain.from_iterable(turns), most))
+        yield from islice(chain.from_iterable(turns), most)
 
     def is_head(self, ticket: Ticket) -> bool:
         """Whether it is the next of its class."""
@@ -230,15 +232,16 @@ class Queue:
                 stale.append(ticket)
         return stale
 
-    def next_expiry(self, longest: float) -> float | None:
-        """When the next ticket gives up, by its own deadline or after `longest` seconds."""
+    def next_expiry(self, longest: float) -> float:
+        """When the next ticket gives up, by its own deadline or after `longest` seconds; infinite
+        when none does."""
         if not self.requests:
-            return None
-        oldest = (held.oldest for held in self._classes.values())
-        instants = [queued_at + longest for queued_at in oldest if queued_at is not None]
-        if (deadline := self._deadlines.next_at()) is not None:
-            instants.append(deadline)
-        return min(instants, default=None)
+            return inf
+        soonest = self._deadlines.next_at()
+        for held in self._classes.values():
+            if held.oldest is not None and held.oldest + longest < soonest:
+                soonest = held.oldest + longest
+        return soonest
 
     def levels(self, now: float) -> tuple[QueueLevel, ...]:
         """Every class, empty ones too."""

@@ -1,11 +1,12 @@
 """The refusals that do not come from the gate's arithmetic, each with its sentence."""
 
 from surgetank.admission.leases.quotas import Denied, Quota
+from surgetank.admission.limits import Limit
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import OUT_OF_MEMORY
 from surgetank.engine.text.codec import TooLong
-from surgetank.telemetry.vocabulary import FinishReason, Outcome, Reason
+from surgetank.telemetry.vocabulary import FinishReason, Outcome, Priority, Reason
 
 
 def draining() -> Refusal:
@@ -142,7 +143,6 @@ _OVER = {
     Reason.QUEUE_TOKENS: "overloaded: {measured:.10g} prompt tokens would wait",
     Reason.IN_FLIGHT: "overloaded: {measured:.10g} requests would be in flight",
     Reason.KV_PRESSURE: "overloaded: {measured:.4g} of the KV memory is taken",
-    Reason.BROWN_OUT: "overloaded: this class of requests is held back ({measured:.4g})",
     Reason.RETRY_BUDGET: "retry: it would cost {measured:.4g} engine-seconds",
 }
 
@@ -166,6 +166,22 @@ def over(
         limit_name=str(name),
         param=param,
     )
+
+
+def held_back(priority: Priority, lowest: float) -> Refusal:
+    """In a brown-out or a recovery, whole classes wait outside."""
+    message = (
+        f"overloaded: for now only {Priority(round(lowest)).label} requests and what is above "
+        f"them are served, this one is {priority.label}"
+    )
+    name = Limit.LOWEST_CLASS
+    return Refusal(Outcome.OVERLOAD, Reason.BROWN_OUT, message, priority, lowest, str(name))
+
+
+def thinned(priority: Priority, share: float, name: Limit) -> Refusal:
+    """In a brown-out or a recovery, a share of the requests is let in; limit `name` says which."""
+    message = f"overloaded: for now {share:.0%} of the {priority.label} requests are let in"
+    return Refusal(Outcome.OVERLOAD, Reason.BROWN_OUT, message, 1.0, share, str(name))
 
 
 def quota(denied: Denied) -> Refusal:

@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from surgetank.admission import refusals
 from surgetank.admission.api import Desk, End
@@ -24,8 +27,7 @@ log = logging.getLogger(__name__)
 _OK = 200
 
 
-@dataclass(frozen=True, slots=True)
-class RelayAsk:
+class RelayAsk(msgspec.Struct, frozen=True):
     """A request whose body is the engine's to understand; we know its sizes."""
 
     forward: Forward
@@ -107,8 +109,13 @@ class Relay:
     def cancel(
         self, outcome: Outcome = Outcome.CANCELLED, reason: Reason = Reason.CLIENT_GONE
     ) -> None:
-        """End it now, wherever it is; nothing happens when it has ended."""
-        self._owner.end(self, refusals.cancelled(outcome, reason))
+        """End it now, wherever it is; nothing happens when it has ended. A client that leaves at
+        its stream's last event, as the openai package does, has been served."""
+        told = None if self.request_id is None else self._remote.cancel(self.request_id)
+        if told is not None and reason is Reason.CLIENT_GONE:
+            self.on_done(told)
+        else:
+            self._owner.end(self, refusals.cancelled(outcome, reason))
 
     def start(self, request_id: int, time_left: float | None, at: int) -> None:
         """Send it to that engine; raises BackendDown. A plain answer does not tell when its prompt

@@ -2,19 +2,19 @@
 
 import math
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from surgetank.admission.attempts import RETRIED, Attempts, Failure
 from surgetank.admission.hints import Hints
 from surgetank.admission.laws import Laws
 from surgetank.admission.limits import Limit, Limits
-from surgetank.admission.outcome import Refusal
+from surgetank.admission.outcome import STATUS, Advice, Refusal
 from surgetank.admission.retry_budget import RetryBudget
 from surgetank.admission.ticket import Ticket
-from surgetank.admission.wait import Wait
 from surgetank.admission.work import Demand
 from surgetank.telemetry.recorder import Recorder
-from surgetank.telemetry.vocabulary import Lane, Outcome
+from surgetank.telemetry.vocabulary import Lane, Outcome, Reason
 
 FINGERPRINT = "fingerprint"
 
@@ -68,15 +68,16 @@ class Retries:
         elif paid:
             self._budget.withdraw(ticket.tenant, cost, now)
 
-    def advise(self, refusal: Refusal, ticket: Ticket, wait: Wait | None, now: float) -> Refusal:
-        """The refusal with its hint; what was advised is remembered and held for the client."""
+    def advise(self, refusal: Refusal, ticket: Ticket, now: float, *, served: bool) -> Refusal:
+        """The refusal with its hint; what was advised is remembered and held for the client.
+        `served`: there is an engine to wait for."""
         if refusal.outcome is Outcome.RETRY_BUDGET:
             self._recorder.retry_denied(refusal.limit_name)
         met = ticket.denied if refusal.outcome is Outcome.QUOTA else None
         advised = self._hints.advise(
             refusal.outcome,
             now=now,
-            wait=met.refill_in if met else 0.0 if wait is None else wait.seconds,
+            wait=met.refill_in if met else self._wait(refusal, ticket, now) if served else 0.0,
             spacing=met.every if met else self._spacing(ticket),
             deadline=ticket.deadline,
             tenant=ticket.tenant,
@@ -91,6 +92,15 @@ class Retries:
                 slot = now + advised
                 self._budget.hold(ticket.fingerprint, ticket.estimate.seconds, slot, now)
         return replace(refusal, retry_after=advised)
+
+    def _wait(self, refusal: Refusal, ticket: Ticket, now: float) -> float:
+        """W in seconds, which a refusal for it has measured; 0 where nobody waits for a slot."""
+        if STATUS[refusal.outcome].advice is not Advice.SLOT or not self._laws.predicts:
+            return 0.0
+        if refusal.reason is Reason.PREDICTED_WAIT and refusal.measured is not None:
+            return refusal.measured
+        wait = self._laws.wait(ticket, now)
+        return 0.0 if wait is None else wait.seconds
 
     def _spacing(self, ticket: Ticket) -> float:
         """C / (beta * mu)."""

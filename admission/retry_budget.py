@@ -46,11 +46,10 @@ class Account:
         """A first attempt was admitted."""
         expires = now + TTL
         if self._deposits and expires - self._deposits[-1][0] < _SLOT:
-            expires, held = self._deposits.pop()
-            amount_left = held + amount
+            expires, held = self._deposits[-1]
+            self._deposits[-1] = (expires, held + amount)
         else:
-            amount_left = amount
-        self._deposits.append((expires, amount_left))
+            self._deposits.append((expires, amount))
         self._deposited += amount
 
     def earned(self, now: float, mean_cost: float) -> float:
@@ -126,6 +125,8 @@ class RetryBudget:
 
     def release(self, fingerprint: bytes, now: float) -> bool:
         """It came back, or was told otherwise; False when nothing was held for it any more."""
+        if not self._promises:
+            return False
         for lapsed in self._lapses.pop_due(now):
             self.held -= self._promises.pop(lapsed)
         cost = self._promises.pop(fingerprint, None)

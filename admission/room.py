@@ -56,8 +56,8 @@ class Room:
     def slots_free(self, side: EngineSide, ticket: Ticket, now: float) -> bool:
         """Whether slots and KV memory are there for it, by the limits and by the TPOT target."""
         card = side.card
-        if card is None:
-            return False
+        if card is None or not side.ledger.permits:
+            return card is not None  # whatever it is, an empty engine takes it
         most, share = self.slots(side), self._limits.get(Limit.KV_RESERVE)
         if self._config.dynamic:
             most = min(most, self.largest_batch(side, ticket))

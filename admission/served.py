@@ -43,7 +43,9 @@ class ServedRates:
     def add(self, tenant: str, seconds: float, now: float) -> None:
         """A request of that tenant was dispatched."""
         self._all.add(seconds, now)
-        rate = self._tenants.setdefault(tenant, FadingRate())
+        rate = self._tenants.get(tenant)
+        if rate is None:
+            rate = self._tenants[tenant] = FadingRate()
         rate.add(seconds, now)
         self._tenants.move_to_end(tenant)
         if len(self._tenants) > _TENANTS:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from surgetank.telemetry.vocabulary import Priority
 
 _BELOW = len(Priority) - 1
+_NOTHING = dict.fromkeys(Priority, 0.0)
 
 
 class FloorShares:
@@ -27,7 +28,7 @@ class FloorShares:
 
     def forfeit(self) -> None:
         """Nobody waits any more."""
-        self._earned = dict.fromkeys(Priority, 0.0)
+        self._earned = _NOTHING.copy()
 
     def due(self, priority: Priority, cost: float) -> bool:
         """Whether the class has earned its first request, of that cost."""

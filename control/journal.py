@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     who: str
     why: str
-    what: str  # the limit's name, draining, or policy NAME
+    what: str  # the limit's name, draining, or policy NAME; of one engine, with its name
     before: float | bool | str | None
     after: float | bool | str | None
     ttl: float | None = None

@@ -166,7 +166,8 @@ class Sidecar:
         )
         self._loop.on_tick(self.backend_drains.expire)
         if concurrency.NAME in config.control.policies:
-            self._loop.on_tick(concurrency.EachLearns(config.gate, self._desk.engines.hold))
+            hold = self._desk.engines.hold
+            self._loop.on_tick(concurrency.EachLearns(config.gate, hold, self._journal))
         self.trials = Trials(
             clock=clock,
             stage=self._desk.policies,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -180,7 +179,7 @@ class FakeDesk:
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> Refusal:
         end_ticket(ticket, refusal.outcome, refusal.reason)
-        refusal = replace(refusal, retry_after=self.hint)
+        refusal = msgspec.structs.replace(refusal, retry_after=self.hint)
         self.refused.append((ticket, refusal))
         self.on_event()
         return refusal

@@ -1,8 +1,10 @@
 """A request that a proxy carries to the engine: asked for here, let go, and followed to its end."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from surgetank.admission import refusals
 from surgetank.admission.api import Call, End, Headers

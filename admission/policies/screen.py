@@ -10,7 +10,7 @@ from surgetank.admission.policies.site import Site
 from surgetank.admission.ration import Ration
 from surgetank.admission.ticket import Ticket
 from surgetank.engine.api import ModelCard
-from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
+from surgetank.telemetry.vocabulary import Priority
 
 
 class Screen:
@@ -19,7 +19,7 @@ class Screen:
     def __init__(self, site: Site) -> None:
         self._limits = site.limits
         self._laws = site.laws
-        self._rations = {True: Ration(), False: Ration()}  # for sheddable, and for all
+        self._sheddable, self._all = Ration(), Ration()
 
     def refuses(self, ticket: Ticket, now: float) -> Refusal | None:
         """The first that refuses does: what never finds a place, what comes too late, who is held
@@ -31,25 +31,24 @@ class Screen:
         )
 
     def _too_slow(self, ticket: Ticket, now: float) -> Refusal | None:
-        left, least = ticket.time_left(now), self._laws.least(ticket)
-        return refusals.too_slow(least, left) if left is not None and left <= least else None
+        left = ticket.time_left(now)
+        if left is None or left > (least := self._laws.least(ticket)):
+            return None
+        return refusals.too_slow(least, left)
 
     def _held_back(self, ticket: Ticket) -> Refusal | None:
         """Brown-out and recovery: classes, and shares of them."""
-        outcome, reason = Outcome.OVERLOAD, Reason.BROWN_OUT
         lowest = self._limits.get(Limit.LOWEST_CLASS)
         if ticket.priority > lowest:
-            return refusals.over(outcome, reason, ticket.priority, lowest, Limit.LOWEST_CLASS)
-        if ticket.priority is Priority.CRITICAL:
-            return None
-        for sheddable, name in (
-            (True, Limit.SHEDDABLE_SHARE),
-            (False, Limit.ADMISSION_SHARE),
-        ):
-            share = self._limits.get(name)
-            concerned = not sheddable or ticket.priority is Priority.SHEDDABLE
-            if concerned and not self._rations[sheddable].passes(share):
-                return refusals.over(outcome, reason, 1.0, share, name)
+            return refusals.held_back(ticket.priority, lowest)
+        if ticket.priority is Priority.SHEDDABLE:
+            share = self._limits.get(Limit.SHEDDABLE_SHARE)
+            if not self._sheddable.passes(share):
+                return refusals.thinned(ticket.priority, share, Limit.SHEDDABLE_SHARE)
+        if ticket.priority is not Priority.CRITICAL:
+            share = self._limits.get(Limit.ADMISSION_SHARE)
+            if not self._all.passes(share):
+                return refusals.thinned(ticket.priority, share, Limit.ADMISSION_SHARE)
         return None
 
 

@@ -34,7 +34,8 @@ class RoutingConfig(BaseModel):
         ge=0,
         le=1000,
         description="Faults in a row after which an engine gets no requests for a while: answers "
-        "of 5xx, lost connections; never 429, 503 or 529, which say that it is full. 0: never.",
+        "of 5xx, lost connections, requests given up while it hangs; never 429, 503 or 529, which "
+        "say that it is full. 0: never.",
     )
     eject_for: float = Field(
         default=30.0,

@@ -2,7 +2,9 @@
 
 A fault is an engine's own: an answer of 5xx, a connection that is lost or refused. That it is full
 (429, 503, 529) is load and no fault: leaving it out would move the load to the others, which then
-are full in their turn. Nothing that the client did or did not wait for is a fault either.
+are full in their turn. What the client did or did not wait for is no fault either, but where the
+engine was silent with all its work: it hangs, and would get requests again whenever the last of
+those that it has is given up.
 
 After `eject_after` faults in a row it is out for `eject_for` seconds times the ejections so far;
 one of those is forgotten for each `eject_for` seconds that it is back in. (Envoy's outlier
@@ -16,6 +18,7 @@ from surgetank.admission.routing.config import RoutingConfig
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 _FAULTS = frozenset({Reason.ENGINE_LOST, Reason.ENGINE_ERROR})
+_GIVEN_UP = frozenset({Outcome.CANCELLED, Outcome.DEADLINE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,12 @@ class Standing:
         return now < self.back_at
 
 
-def is_fault(outcome: Outcome, reason: Reason) -> bool | None:
+def is_fault(outcome: Outcome, reason: Reason, *, silent: bool = False) -> bool | None:
     """What the end of a request says of its engine: True a fault, False that it works, None
-    nothing."""
+    nothing. `silent`: it gives no sign of work, though it has some."""
     if outcome is Outcome.OK:
         return False
-    return True if reason in _FAULTS else None
+    return True if reason in _FAULTS or (silent and outcome in _GIVEN_UP) else None
 
 
 def observed(

@@ -10,10 +10,13 @@ from surgetank.admission.backlog import PrefillBacklog
 from surgetank.admission.engine_view import EngineView
 from surgetank.admission.permit import Ledger
 from surgetank.admission.routing.outlier import Standing
+from surgetank.admission.routing.pushback import Pushback
 from surgetank.admission.routing.slow_start import warmth
 from surgetank.engine.api import Engine, ModelCard
 from surgetank.engine.backends.remote.config import Role
 from surgetank.engine.backends.remote.found import EMBEDDED, Vitals
+
+_WARM = 0.95  # of its slots, from which an engine is called up
 
 
 class SideState(StrEnum):
@@ -69,6 +72,8 @@ class EngineSide:
         self.drained_at: float | None = None  # None: it does not drain
         self.changed_at = 0.0  # when it last came or went
         self.standing = Standing()
+        self.pushback = Pushback()
+        self.pardoned_at: float | None = None  # it is out, and gets requests: so is every other
         self.share = 1.0  # of its slots, that it gets beside warmer engines
         self.crowded = False  # affinity left it for others, and has not come back
         self.routed: Counter[Why] = Counter()
@@ -92,6 +97,7 @@ class EngineSide:
         self.backlog = PrefillBacklog()
         self.kv_used, self.most = None, inf
         self.standing = Standing(ejections=self.standing.ejections)
+        self.pushback = Pushback()
         self.crowded = False
 
     def went_down(self, now: float) -> None:
@@ -123,9 +129,9 @@ class EngineSide:
             return SideState.OTHER_MODEL
         if self.drained_at is not None:
             return SideState.DRAINING
-        if self.standing.out(now):
+        if self.standing.out(now) and self.pardoned_at is None:
             return SideState.EJECTED
-        return SideState.UP if self.share >= 1.0 else SideState.SLOW_START
+        return SideState.UP if self.share >= _WARM else SideState.SLOW_START
 
     def since(self, state: SideState) -> float:
         """When that state began."""
@@ -133,6 +139,7 @@ class EngineSide:
             return self.drained_at
         if state is SideState.EJECTED:
             return self.standing.ejected_at
-        if self.standing.ejections and state in TAKING:
-            return max(self.changed_at, self.standing.back_at)
-        return self.changed_at
+        if state not in TAKING:
+            return self.changed_at
+        back = self.standing.back_at if self.pardoned_at is None else self.pardoned_at
+        return max(self.changed_at, back)

@@ -20,6 +20,7 @@ from surgetank.admission.engine_view import Rates
 from surgetank.admission.permit import Ledger
 from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.routing.outlier import is_fault, may_eject, observed
+from surgetank.admission.routing.pushback import Pushback, refused
 from surgetank.admission.routing.side import Attached, EngineSide
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.steprecord import StepRecord
@@ -54,8 +55,7 @@ class Sides:
         that are not stalled, unless all are."""
         if self.one is not None:
             return self.all if self.one.engine.card is not None else ()
-        enlisted = [side for side in self.all if side.enlisted]
-        sound = [side for side in enlisted if not side.standing.out(now)] or enlisted
+        sound = self._sound(now)
         open = tuple([side for side in sound if side.age(now) < _SILENT] or sound)
         if open != self.open:
             self.open, self._stale = open, True
@@ -104,10 +104,10 @@ class Sides:
 
     def portion(self, side: EngineSide) -> float:
         """The engine's part of what all can do."""
-        if self.one is not None:
-            return 1.0
         rates, all = side.view.rates, self.rates
-        return 1.0 / len(self.open) if rates is None or all is None else rates.drain / all.drain
+        if self.one is not None or rates is None or all is None:
+            return 1.0
+        return side.share * rates.drain / all.drain
 
     @property
     def kv_blocks(self) -> int:
@@ -123,7 +123,11 @@ class Sides:
     def observe(self, side: EngineSide, outcome: Outcome, reason: Reason, now: float) -> bool:
         """A request left an engine. True: that was one fault too many, and it is out. What goes
         down with its engine is no fault: there is nobody to leave out."""
-        fault = is_fault(outcome, reason)
+        if reason is Reason.ENGINE_FULL:
+            side.pushback = refused(side.pushback, now)
+        elif outcome is Outcome.OK:
+            side.pushback = Pushback()
+        fault = is_fault(outcome, reason, silent=side.age(now) >= _SILENT)
         if self.one is not None or fault is None or not side.enlisted:
             return False
         enlisted = [each for each in self.all if each.enlisted]
@@ -145,6 +149,17 @@ class Sides:
             return rates
         fading = 0.5 ** (max(0.0, now - last.at) / _FADE)
         return replace(rates, drain=rates.drain**fading)
+
+    def _sound(self, now: float) -> list[EngineSide]:
+        """Those that are not ejected; when all are, all, and each is pardoned for that long."""
+        enlisted = [side for side in self.all if side.enlisted]
+        sound = [side for side in enlisted if not side.standing.out(now)]
+        for side in enlisted:
+            if sound:
+                side.pardoned_at = None
+            elif side.pardoned_at is None:
+                side.pardoned_at = now
+        return sound or enlisted
 
     def _mix(self) -> Rates | None:
         known = [(side, rates) for side in self.open if (rates := side.view.rates) is not None]

@@ -116,8 +116,14 @@ def _row(each: dict[str, Any]) -> list[str]:
 def _what(each: dict[str, Any]) -> str:
     parts = [" ".join(filter(None, [each["maker"], each["version"]])), each["url"]]
     if each["url"] and each["up"]:
-        parts.append(f"tells {sum(signal['available'] for signal in each['signals'])} signals")
-    return ", ".join(filter(None, [*parts, each["model"]]))
+        told = sum(signal["available"] for signal in each["signals"])
+        parts.append(f"tells {told} signals" if told else "tells nothing")
+    return ", ".join(filter(None, [*parts, _file_name(each["model"])]))
+
+
+def _file_name(model: str | None) -> str | None:
+    """Engines that serve a file call the model by its path: too wide for a table's row."""
+    return model.rpartition("/")[2] if model and model.startswith("/") else model
 
 
 def _state(each: dict[str, Any]) -> str:

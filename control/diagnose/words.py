@@ -216,7 +216,5 @@ def compute(facts: Facts) -> list[str]:
         lines.append(f"steps take {1 / mu:.1f} times what they took: a slower or a shared device")
     step = facts.step
     if full and step is not None and step < SHORT * now.tpot_target and not lines[1:]:
-        lines.append(
-            f"steps are short ({step * 1e3:.0f} ms): more slots (engine.max_num_seqs) may do"
-        )
+        lines.append(f"steps are short ({step * 1e3:.0f} ms): more slots (max_num_seqs) may do")
     return lines or ["targets are missed though nobody waits: prompts or steps are too long"]

@@ -1,7 +1,6 @@
 """How clients behave when they are refused or kept waiting: a few numbers, and well-known sets."""
 
 import random
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,8 +9,7 @@ from surgetank.admission.client.retrier import ATTEMPT_HEADER, RetryPolicy
 from surgetank.admission.outcome import Refusal
 
 
-@dataclass(frozen=True)
-class Unhinted(Refusal):
+class Unhinted(Refusal, frozen=True):
     """A refusal that says nothing of retries, as most servers' do: the client is on its own."""
 
 

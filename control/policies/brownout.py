@@ -5,7 +5,7 @@
     rung 1 from x = .7    batch and sheddable get shorter answers
          2          .85   sheddable are thinned out, the more the higher x
          3         1.0    the retry lane closes, no sheddable
-         4         1.2    critical only; also after 5 s without a step, for as long as that lasts
+         4         1.2    critical only; also 5 s after a step should have come, until one comes
 
 Up as soon as x calls for it, one rung at a time; down when x is below .8 of what the rung needs for
 5 s, one rung at a time: a load that hovers at a threshold does not make the ladder flap.
@@ -31,7 +31,8 @@ ENTER = (0.7, 0.85, 1.0, 1.2)  # x that calls for rung 1, 2, 3, 4
 EXIT = 0.8  # of that, below which a rung is left
 DWELL = 5.0  # seconds below it before; also above 1.2 before rung 4
 DWELL_TOP = 1.0  # seconds before rung 4 is left
-STALL = 5.0  # seconds without a step that mean critical only
+STALL = 5.0  # seconds of silence, beyond what a step may take, that mean critical only;
+UNKNOWN = 30.0  # and where nobody knows yet what a step takes: it may read a first long prompt
 SMOOTHING = 1.0  # seconds, time constant of x
 SHORT = 256  # tokens of an answer from rung 1 on
 _FULL = 0.999  # x of an engine that is merely full
@@ -89,6 +90,11 @@ def measures(rung: int, x: float, config: GateConfig) -> dict[Limit, float]:
     }
 
 
+def _stalled(snapshot: DeskSnapshot) -> bool:
+    wait = snapshot.laws.wait
+    return (snapshot.stalled_for or 0.0) >= UNKNOWN if wait is None else wait.age >= STALL
+
+
 def _thinned(x: float) -> float:
     """1 below rung 2, 0 at rung 3, in steps of a quarter: each step is a change in the journal."""
     _, low, high, _ = ENTER
@@ -103,8 +109,7 @@ def step(state: Ladder, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Lad
     if state.at is not None:
         x = state.x + (x - state.x) * -math.expm1((state.at - now) / SMOOTHING)
     state = climb(state, x, now)
-    stalled = (snapshot.stalled_for or 0.0) >= STALL
-    rung = 4 if stalled else state.rung
+    rung = 4 if _stalled(snapshot) else state.rung
     held = snapshot.view(Limit.BROWNOUT_LEVEL)
     acting = int(held.current) if held.override else rung
     return state, {Limit.BROWNOUT_LEVEL: float(rung), **measures(acting, x, config)}

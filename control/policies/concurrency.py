@@ -11,20 +11,24 @@ with r the most that it ran at these looks, be it ours or not: we have no more i
 and others who use it too are not our doing. An engine that tells its queue w but not r: L <- in
 flight - w. Once nothing of the kind happened for QUIET seconds, and only while L is met and
 somebody waits for it, L grows by a twentieth (one at least) every QUIET seconds: a limit that fits
-is tested at little cost. L is never below 1 nor above what is configured, and a lost engine's is
-forgotten. Of one engine L is the limit in_flight_seqs; of several each has its own below it, which
-`surgetank backends` shows.
+is tested at little cost. But an engine that turned requests away may have had a bad moment and be
+no smaller: up to the most that it had at once before, with none turned away, L doubles each second.
+L is never below 1 nor above what is configured, and a lost engine's is forgotten. Of one engine L
+is the limit in_flight_seqs; of several each has its own below it, which `surgetank backends` shows
+and the journal tells.
 
 Additive increase and decrease to the measured value, not by a factor: the measured value is known
-here, unlike a network's capacity (compare TCP's AIMD).
+here, unlike a network's capacity (compare TCP's AIMD, and its slow start after a loss, RFC 5681).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
 from surgetank.admission.snapshot import DeskSnapshot
+from surgetank.control.journal import Journal
+from surgetank.control.loop import OURSELVES
 from surgetank.control.policies.policy import Policy, Wanted
 from surgetank.engine.backends.remote.found import Signals, Vitals
 
@@ -32,6 +36,7 @@ NAME = "concurrency"
 LOOKS = 3
 QUIET = 10.0  # seconds
 GROWTH = 0.05
+_AGAIN = 1.0  # seconds between two doublings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Learned:
     quiet_since: float = 0.0
     pushbacks: int = 0
     looks: tuple[Signals, ...] = ()
+    took: float = 0.0  # sequences that it had at once, at the limit, since it was last full
+    back: float = 0.0  # and before, up to which the limit comes back fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +68,12 @@ def learn(state: Learned, most: float, sight: Sight) -> Learned:
         return Learned(pushbacks=vitals.pushbacks)
     looks = _looked(state.looks, vitals.signals)
     runs = _what_runs(state, looks, sight)
-    if runs is not None and runs < (state.limit or most):
-        limit: float | None = max(1.0, runs)
-        state = Learned(limit, sight.at, vitals.pushbacks)
-    elif runs is not None:  # it is full at the limit that we have
-        state = Learned(state.limit, sight.at, vitals.pushbacks)
+    if runs is None:
+        state = _grown(replace(state, pushbacks=vitals.pushbacks, looks=looks), sight)
     else:
-        state = _grown(Learned(state.limit, state.quiet_since, vitals.pushbacks, looks), sight)
+        state = _full(state, most, runs, sight)
     if state.limit is not None and state.limit >= most:
-        state = Learned(None, state.quiet_since, state.pushbacks, state.looks)
+        state = replace(state, limit=None)
     return state
 
 
@@ -88,10 +92,13 @@ def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Le
 class EachLearns:
     """For several engines: after each pass of the control loop, each one's own limit."""
 
-    def __init__(self, config: GateConfig, hold: Callable[[str, float | None], None]) -> None:
+    def __init__(
+        self, config: GateConfig, hold: Callable[[str, float | None], None], journal: Journal
+    ) -> None:
         """`hold(name, limit)`: that engine may have so many sequences; None: as the limits say."""
         self._most = float(config.in_flight_seqs)
         self._hold = hold
+        self._journal = journal
         self._states: dict[str, Learned] = {}
 
     def __call__(self, snapshot: DeskSnapshot) -> None:
@@ -100,12 +107,20 @@ class EachLearns:
             return
         waits = snapshot.queue_requests > 0
         for look in snapshot.engines:
-            card, before = look.card, self._states.get(look.name, Learned())
+            card, state = look.card, self._states.get(look.name, Learned())
             most = self._most if card is None else min(self._most, card.max_num_seqs)
             sight = Sight(snapshot.at, look.vitals, look.dispatched_seqs, waits)
-            state = self._states[look.name] = learn(before, most, sight)
-            if state.limit != before.limit:
+            state = self._states[look.name] = learn(state, most, sight)
+            if state.limit != look.learned_slots:
                 self._hold(look.name, state.limit)
+                self._journal.write(
+                    who=OURSELVES,
+                    why=f"policy:{NAME}",
+                    what=f"{Limit.IN_FLIGHT_SEQS} of {look.name}",
+                    before=look.learned_slots or most,
+                    after=state.limit or most,
+                    cause="policy",
+                )
 
 
 def _looked(looks: tuple[Signals, ...], signals: Signals) -> tuple[Signals, ...]:
@@ -127,13 +142,30 @@ def _what_runs(state: Learned, looks: tuple[Signals, ...], sight: Sight) -> floa
     return runs if runs < ours else None
 
 
+def _full(state: Learned, most: float, runs: float, sight: Sight) -> Learned:
+    """It is full: at `runs`, or at the limit that it has. A queue of its own shows its size: there
+    is nothing to come back to."""
+    limit = max(1.0, runs) if runs < (state.limit or most) else state.limit
+    pushbacks = sight.vitals.pushbacks
+    back = (state.took or state.back) if pushbacks > state.pushbacks else 0.0
+    return Learned(limit, sight.at, pushbacks, back=back)
+
+
 def _grown(state: Learned, sight: Sight) -> Learned:
     limit = state.limit
-    met = limit is not None and sight.ours >= limit and sight.waits
-    if limit is None or not met or sight.at - state.quiet_since < QUIET:
+    if limit is not None and sight.ours < limit:
         return state
-    more = limit + max(1, int(GROWTH * limit))
-    return Learned(more, sight.at, state.pushbacks, state.looks)
+    state = replace(state, took=max(state.took, float(sight.ours)))
+    if limit is None or not sight.waits:
+        return state
+    quiet = sight.at - state.quiet_since
+    if limit < state.back and quiet >= _AGAIN:
+        limit = min(2.0 * limit, state.back)
+    elif quiet >= QUIET:
+        limit += max(1, int(GROWTH * limit))
+    else:
+        return state
+    return replace(state, limit=limit, quiet_since=sight.at)
 
 
 concurrency = Policy(Learned(), step, "as many in flight as another maker's engine shows to run")

@@ -1,9 +1,9 @@
 #!/bin/sh
 # aiperf against Surgetank's OpenAI door, without any access to the internet.
 #
-#   sh examples/aiperf/profile.sh TOKENIZER_FOLDER [more options of aiperf]
+#   sh examples/aiperf/profile.sh TOKENIZER_FOLDER [other options of aiperf]
 #
-# URL, MODEL, CONCURRENCY, REQUESTS, OUT: from the environment. AIPERF: the program.
+# URL, MODEL, CONCURRENCY, REQUESTS, INPUT, OUTPUT, OUT: from the environment. AIPERF: the program.
 set -eu
 tokenizer=${1:?"usage: profile.sh TOKENIZER_FOLDER [options]; tokenizer_folder.py writes one"}
 shift

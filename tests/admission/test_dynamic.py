@@ -57,6 +57,8 @@ def test_overload_is_refused_by_predicted_wait_and_what_is_admitted_is_in_time()
     assert refusal.measured > 0.7
     assert refusal.limit == pytest.approx(0.7)
     assert "mostly slot" in refusal.message
+    assert refusal.retry_after is not None
+    assert refusal.retry_after >= 0.9 * refusal.measured  # its own wait is over by then
 
 
 def test_a_queue_of_so_many_is_never_too_long() -> None:
@@ -252,23 +254,24 @@ def test_what_missed_its_target_gives_way_to_what_can_still_meet_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "priority", "reason"),
+    ("limit", "value", "priority", "said"),
     [
-        (Limit.LOWEST_CLASS, 0, Priority.DEFAULT, Reason.BROWN_OUT),
-        (Limit.SHEDDABLE_SHARE, 0.0, Priority.SHEDDABLE, Reason.BROWN_OUT),
+        (Limit.LOWEST_CLASS, 0, Priority.DEFAULT, "only critical requests and what is above"),
+        (Limit.SHEDDABLE_SHARE, 0.0, Priority.SHEDDABLE, "0% of the sheddable requests"),
         (Limit.LOWEST_CLASS, 0, Priority.CRITICAL, None),
         (Limit.SHEDDABLE_SHARE, 0.0, Priority.BATCH, None),
     ],
 )
 def test_what_the_ladder_holds_back_is_refused_by_name(
-    limit: Limit, value: float, priority: Priority, reason: Reason | None
+    limit: Limit, value: float, priority: Priority, said: str | None
 ) -> None:
     service = warm()
     service.desk.limits.override(limit, value, until=1e9, who="op", why="test")
     door = service.send(priority=priority)
-    assert (door.refusal.reason if door.refusal else None) is reason
-    if door.refusal:
-        assert door.refusal.limit_name == limit
+    assert (door.refusal is None) is (said is None)
+    if door.refusal and said:
+        assert (door.refusal.reason, door.refusal.limit_name) == (Reason.BROWN_OUT, limit)
+        assert said in door.refusal.message
 
 
 def test_in_a_brown_out_low_classes_get_shorter_answers_and_others_do_not() -> None:

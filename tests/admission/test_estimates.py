@@ -1,5 +1,7 @@
 """The small parts that the desk stands on: pace, permits, expiries."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +81,7 @@ def test_expiries_agree_with_a_plain_table(changes: list[tuple[int, float | None
         else:
             expiries.set(key, at)
             table[key] = at
-        assert expiries.next_at() == min(table.values(), default=None)
+        assert expiries.next_at() == min(table.values(), default=math.inf)
     due = expiries.pop_due(50.0)
     assert sorted(due) == sorted(key for key, at in table.items() if at <= 50.0)
     assert [table[key] for key in due] == sorted(table[key] for key in due)

@@ -1,4 +1,4 @@
-"""What low classes leave to those above them, and their floor share, which nobody takes."""
+"""What low classes leave to those above them, their floor share, and the least queue."""
 
 import pytest
 from tests.admission.rig import PlayedBackend
@@ -67,3 +67,15 @@ def test_a_floor_share_that_is_due_needs_no_headroom(served: float, held: Held |
     engine.queue.add(low, 0.0)
     engine.queue.served(ticket(Priority.CRITICAL, served), 0.0)  # of which low earns .0588 each
     assert engine.laws.held(low, 0.0) is held
+
+
+def test_the_least_queue_is_of_what_requests_cost_from_the_first_on() -> None:
+    laws = Engine(running=0).laws
+    for seconds in (3.0, 1.0):
+        laws.admitted(ticket(Priority.DEFAULT, seconds))
+    assert laws.mean_cost == pytest.approx(2.0)
+    assert laws.target(Priority.DEFAULT) == pytest.approx(4 * 2.0 / 0.7)
+    for _ in range(200):
+        laws.admitted(ticket(Priority.DEFAULT, 0.05))
+    assert laws.mean_cost == pytest.approx(0.05, rel=0.01)
+    assert laws.target(Priority.DEFAULT) == 1.0

@@ -89,9 +89,10 @@ def test_one_that_is_slow_gets_less(two: Two) -> None:
 
 
 def test_one_that_is_full_costs_nobody_an_answer(two: Two) -> None:
-    """Its 429 moves the request on, and is no fault, however often it comes."""
+    """Its 429 moves the request on, and is no fault; few go by way of it, however idle it is."""
     two.a.status = 429
     assert two.statuses(20) == {200}
+    assert len(two.a.seen) < 10
     look = two.looks()["a"]
     assert look["state"] == "up"
     assert look["routed"]["moved_away"] == len(two.a.seen) == look["pushbacks"] > 0

@@ -34,6 +34,7 @@ from surgetank.engine.backends.remote.framing import EventCount
 from surgetank.engine.backends.remote.usage import Tail
 
 LONG = 8192  # bytes; a longer body is read in a thread
+_LENGTH = "content-length"
 DESTINATION = "x-gateway-destination-endpoint"
 _Modes = pb.ProtocolConfiguration
 _WHOLE = frozenset({_Modes.BUFFERED, _Modes.FULL_DUPLEX_STREAMED})
@@ -110,6 +111,9 @@ class Stream:
             common = pb.CommonResponse(header_mutation=change)
             if request.body != self._body:
                 common.body_mutation.body = request.body
+                if self._head.header(_LENGTH):  # Envoy holds the new body to it
+                    length = set_headers([(_LENGTH, str(len(request.body)))])
+                    common.header_mutation.MergeFrom(length)
             self._say(request_body=pb.BodyResponse(response=common))
         self._body.clear()
 
@@ -197,7 +201,7 @@ class Stream:
 
     def _unseen(self, carried: Carried) -> BlindOrder:
         """By the length of its body at least, all of it taken for prompt."""
-        length = self._head.header("content-length")
+        length = self._head.header(_LENGTH)
         size = int(length) if length.isdecimal() else 0
         carriage = self._carriage
         return BlindOrder(

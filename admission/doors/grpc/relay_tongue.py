@@ -5,11 +5,11 @@ at the HTTP door, because a response of this protocol is built of it.
 """
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from surgetank.admission.api import Delta, End
 from surgetank.admission.doors.grpc.inbox import Inbox

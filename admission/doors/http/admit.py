@@ -89,7 +89,7 @@ class _Admission:
         self._carried = Carried(
             routes.carriage, self, "admit", head.headers, exchange.peer, self._path
         )
-        exchange.request_id = self._carried.ticket.id
+        exchange.named = self._carried.ticket.id
 
     @property
     def barred(self) -> Refusal | None:

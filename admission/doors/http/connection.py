@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
         self._searched = 0
         data = bytes(buffer[:end])
         del buffer[:end]
-        self._begin(Exchange(self, parse_head(data), self._shared.new_id(), self._peer))
+        self._begin(Exchange(self, parse_head(data), self._shared.new_id, self._peer))
         return True
 
     def _check_partial_head(self, limit: int) -> None:

@@ -71,17 +71,34 @@ def _nobody_asks(behind: bool) -> None:
 class Exchange:
     """Writes one answer: whole, or as a stream of parts. Does nothing once the client is gone."""
 
-    __slots__ = ("_keep_alive", "_wire", "head", "load", "on_behind", "open", "peer", "request_id")
+    __slots__ = (
+        "_keep_alive",
+        "_new_id",
+        "_wire",
+        "head",
+        "load",
+        "named",
+        "on_behind",
+        "open",
+        "peer",
+    )
 
-    def __init__(self, wire: Wire, head: Head, request_id: str, peer: str = "") -> None:
+    def __init__(self, wire: Wire, head: Head, new_id: Callable[[], str], peer: str = "") -> None:
         self.head = head
         self.peer = peer  # the address that sends it
-        self.request_id = request_id
+        self.named = ""  # its ticket's id
         self.open = True  # until answered, or the client went away
         self.on_behind: OnBehind = _nobody_asks  # it reads too slowly, or does again
         self.load: TellLoad = tell_no_load
+        self._new_id = new_id
         self._wire = wire
         self._keep_alive = False
+
+    @property
+    def request_id(self) -> str:
+        """Its ticket's id; what has no ticket gets one of its own."""
+        self.named = self.named or self._new_id()
+        return self.named
 
     def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Pairs = ()

@@ -23,7 +23,10 @@ class Head:
 
     def header(self, name: str) -> str:
         """The first header of that name, or ""."""
-        return next((value for key, value in self.headers if key == name), "")
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return ""
 
 
 @dataclass(slots=True)

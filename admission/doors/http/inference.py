@@ -70,7 +70,7 @@ class Inference(Generic[ModelT, AskT, ListenerT]):
         self._route = route
         self._ticket = tools.desk.arrive("http", exchange.head.headers, exchange.peer)
         self._ticket.route = exchange.head.path
-        exchange.request_id = self._ticket.id
+        exchange.named = self._ticket.id
         self._ours = True  # the ticket is still ours to end
         self._call: Call | None = None
         self._task: asyncio.Task[None] | None = None

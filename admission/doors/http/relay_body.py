@@ -57,12 +57,11 @@ def read_body(body: bytes, kind: Kind, beginning: int = 0) -> Reading:
         raise invalid(Reason.BAD_REQUEST, "model is no string; allowed: a model's name", "model")
     texts = [fields[name] for name in _TEXTS if name in fields]
     characters, token_ids = _size(texts)
-    limits = (_count(fields.get(name)) for name in kind.limits)
     return Reading(
         model=model,
         stream=fields.get("stream") is True,
-        n=min(_MOST_CHOICES, max(_count(fields.get(name)) or 1 for name in ("n", "best_of"))),
-        max_tokens=next((limit for limit in limits if limit is not None), None),
+        n=min(_MOST_CHOICES, max(_count(fields, "n") or 1, _count(fields, "best_of") or 1)),
+        max_tokens=_count(fields, *kind.limits),
         exact=fields.get("ignore_eos") is True,
         characters=characters,
         token_ids=token_ids,
@@ -84,9 +83,14 @@ def shortened(body: bytes, kind: Kind, most: int) -> bytes:
     return orjson.dumps(fields)
 
 
-def _count(value: object) -> int | None:
-    """A positive number, or None: what is wrong with it is the engine's to say."""
-    return value if type(value) is int and value > 0 else None
+def _count(fields: Mapping[str, object], *names: str) -> int | None:
+    """The first of these fields that is a positive number; None: none is, and what is wrong with
+    them is the engine's to say."""
+    for name in names:
+        value = fields.get(name)
+        if type(value) is int and value > 0:
+            return value
+    return None
 
 
 def _size(value: Any) -> tuple[int, int]:

@@ -56,7 +56,7 @@ class Shared:
 
     def new_id(self) -> str:
         """A request id, for requests that brought none."""
-        return f"{self._rng.getrandbits(128):032x}"
+        return self._rng.randbytes(16).hex()
 
     def admit(self, connection: Watched, peer: str) -> Refusal | None:
         """Register a connection; a refusal when it is one too many to serve."""

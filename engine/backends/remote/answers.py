@@ -1,5 +1,6 @@
 """What an address answers to the questions that tell engines apart."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import httpx
 import orjson
 
+from surgetank.engine.backends.remote.found import NotFound
+
 # Each page, and where older versions have it; the first that is answered counts.
+MODELS = "/v1/models"  # what is not answered to this is not there
 QUESTIONS = (
-    ("/v1/models",),
+    (MODELS,),
     ("/version",),
     ("/props",),
     ("/server_info", "/get_server_info"),
@@ -19,7 +23,7 @@ QUESTIONS = (
     ("/prometheus/metrics",),
     ("/openapi.json",),
 )
-_WITHIN = 3.0  # seconds for each
+_WITHIN = 3.0  # seconds for each, to its last byte
 _OK = 200
 
 
@@ -40,7 +44,7 @@ class Answers:
     @property
     def models(self) -> list[dict[str, Any]]:
         """What /v1/models lists."""
-        data = self.json("/v1/models").get("data")
+        data = self.json(MODELS).get("data")
         listed = data if isinstance(data, list) else []
         return [each for each in listed if isinstance(each, dict) and each.get("id")]
 
@@ -51,29 +55,35 @@ class Answers:
 
 
 async def ask(client: httpx.AsyncClient, path: str) -> str | None:
-    """The page's text; None unless it is answered with 200. Raises httpx.TransportError."""
-    answer = await client.get(path, timeout=_WITHIN, follow_redirects=True)
+    """The page's text; None unless it is answered with 200. Raises NotFound when it is not
+    answered, be it that its redirects lead nowhere or that its text cannot be unpacked."""
+    try:
+        async with asyncio.timeout(_WITHIN):
+            answer = await client.get(path, timeout=_WITHIN, follow_redirects=True)
+    except (httpx.RequestError, TimeoutError) as error:
+        what = str(error) or "no answer"  # a time-out says nothing of itself
+        raise NotFound(f"{str(client.base_url).rstrip('/')}{path}: {what}") from None
     return answer.text if answer.status_code == _OK else None
 
 
 async def ask_all(client: httpx.AsyncClient) -> Answers:
-    """One question after the other: a small server may have one worker. Raises
-    httpx.TransportError when it does not answer to the first."""
+    """One question after the other: a small server may have one worker. Raises NotFound when it
+    does not answer to MODELS."""
     pages: dict[str, str] = {}
     for paths in QUESTIONS:
         for path in paths:
-            text = await _ask_or_none(client, path)
+            text = await ask_or_none(client, path)
             if text is not None:
                 pages[paths[0]] = text
                 break
     return Answers(pages)
 
 
-async def _ask_or_none(client: httpx.AsyncClient, path: str) -> str | None:
-    """A page that gets no answer is like one that is not there, but for the first."""
+async def ask_or_none(client: httpx.AsyncClient, path: str) -> str | None:
+    """A page that gets no answer is like one that is not there, but for MODELS."""
     try:
         return await ask(client, path)
-    except httpx.TransportError:
-        if path == QUESTIONS[0][0]:
+    except NotFound:
+        if path == MODELS:
             raise
         return None

@@ -1,6 +1,5 @@
 """The nouns between the gate and an engine that speaks HTTP: what is forwarded, what comes back."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -11,8 +10,7 @@ from surgetank.engine.backends.remote.found import Vitals
 PUSHBACK = frozenset({429, 503, 529})  # an engine's way to say that it is full
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(msgspec.Struct, frozen=True):
     """One request as it goes to the engine. Its answer comes back byte for byte."""
 
     path: str
@@ -33,7 +31,10 @@ class AnswerHead(msgspec.Struct, frozen=True):
 
     def header(self, name: str) -> str:
         """The first header of that name, or ""."""
-        return next((value for key, value in self.headers if key == name), "")
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return ""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -85,8 +86,9 @@ class Remote(Engine, Protocol):
     def forward(self, request_id: int, request: Forward, sink: AnswerSink) -> None:
         """Send one request. Raises BackendDown when there is no engine."""
 
-    def cancel(self, request_id: int) -> None:
-        """Hang up, which is how such engines are told to stop. Unknown ids are ignored."""
+    def cancel(self, request_id: int) -> Usage | None:
+        """Hang up, which is how such engines are told to stop. Unknown ids are ignored. Returns
+        what a stream said of itself whose last event had come: but for its framing it was whole."""
 
     def hold(self, request_id: int, held: bool) -> None:
         """The client does not keep up: read no further for now, or go on. Unknown ids ignored."""

@@ -6,8 +6,9 @@ work on it as on the embedded engine. All methods belong to the event loop's thr
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from surgetank.engine.api import BackendDown, ModelCard, Settings, StepOutput, Watcher
@@ -54,6 +55,9 @@ class Line(Protocol):
 
     def hold(self, held: bool) -> None:
         """Read no further for now, or go on."""
+
+    def told(self) -> Usage | None:
+        """What its stream says of itself, once its last event has come; None: it goes on."""
 
     def hang_up(self) -> None:
         """End it; the sink hears nothing more."""
@@ -160,7 +164,8 @@ class RemoteBackend:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._gone("the sidecar closes")
+        if self.found is not None:
+            self._let_go("the sidecar closes", "the sidecar closes")
         self._lines.close()
         await self._probe.aclose()
 
@@ -179,7 +184,7 @@ class RemoteBackend:
     def forward(self, request_id: int, request: Forward, sink: AnswerSink) -> None:
         """Send one request. Raises BackendDown when there is no engine."""
         if self.found is None:
-            raise BackendDown(f"no engine at {self.url}")
+            raise BackendDown("the engine is not there")
         entry = _Open(self, request_id, request, sink)
         if request.carrier is not None:
             request.carrier.go(self.url, request, entry)
@@ -197,14 +202,17 @@ class RemoteBackend:
         else:
             self._send(entry, connection)
 
-    def cancel(self, request_id: int) -> None:
-        """Hang up, which is how such engines are told to stop. Unknown ids are ignored."""
+    def cancel(self, request_id: int) -> Usage | None:
+        """Hang up, which is how such engines are told to stop."""
         entry = self._forget(request_id)
         if entry is None:
-            return
+            return None
         self._steps.cancelled(request_id)
-        if entry.connection is not None:
-            entry.connection.hang_up()
+        if entry.connection is None:
+            return None
+        told = entry.connection.told()
+        entry.connection.hang_up()
+        return told
 
     def hold(self, request_id: int, held: bool) -> None:
         """The client does not keep up: read no further for now, or go on."""
@@ -265,7 +273,9 @@ class RemoteBackend:
             connection = await self._lines.connect()
         except OSError as error:  # TimeoutError among them
             if self._open.get(entry.request_id) is entry:
-                self._fail(entry, f"no connection to {self.url}: {error or 'timed out'}")
+                self._complain(f"no connection to {self.url}: {str(error) or 'timed out'}")
+                why = "timed out" if error.errno is None else os.strerror(error.errno).lower()
+                self._fail(entry, f"the engine cannot be reached: {why}")
             return
         if self._open.get(entry.request_id) is entry:
             self._send(entry, connection)
@@ -290,32 +300,48 @@ class RemoteBackend:
         while True:
             try:
                 found = await self._probe.find()
-            except NotFound as error:
-                self._complain(str(error))
-            else:
                 self._come(found)
                 self._gone(await self._look(found))
+            except NotFound as error:
+                self._complain(str(error))
+            except Exception as error:  # whatever it says, it is looked for again
+                self._gone(what := f"{self.url} cannot be followed: {error!r}")
+                self._complain(what, fault=True)
             await asyncio.sleep(self._look_every)
 
     async def _look(self, found: Found) -> str:
-        """Scrape until nothing answers any more; returns why. An engine that is too busy to answer
-        a scrape while it answers requests is not lost."""
-        misses, looked_at = 0, self._clock.monotonic()
+        """Scrape until nothing answers any more, or what does serves another model; returns why.
+        One that is too busy to answer a scrape while it answers requests is not lost."""
+        misses, doubted, looked_at = 0, False, self._clock.monotonic()
         while True:
             try:
                 signals = await self._probe.look(found)
             except NotFound as error:
+                doubted = True
                 misses = 0 if self._heard_at > looked_at else misses + 1
                 if misses >= MISSES:
                     return str(error)
             else:
                 misses = 0
                 self._learn(signals)
+                still = await self._still_serves(found.card.name) if doubted else True
+                if still is False:
+                    return f"it was started anew, without {found.card.name}"
+                doubted = still is None
             looked_at = self._clock.monotonic()
             await asyncio.sleep(self._look_every)
 
+    async def _still_serves(self, model: str) -> bool | None:
+        """Asked after a look that it did not answer; None: it is too busy to say."""
+        try:
+            return model in (await self._probe.find()).models
+        except NotFound:
+            return None
+
     def _learn(self, signals: Signals) -> None:
         now = self._clock.monotonic()
+        if signals.at is None:  # they could not be read: what was read last grows old
+            signals = replace(signals, at=self.signals.at)
         if signals.output_tokens != self.signals.output_tokens:
             self._moved_at = now
         self.signals, self._drift = signals, None
@@ -340,12 +366,17 @@ class RemoteBackend:
         if self.found is None:
             return
         self._complain(f"engine {self.name} lost: {why}")
+        self._let_go(why, "the engine was lost")
+
+    def _let_go(self, why: str, told: str) -> None:
+        """Clients are `told` no addresses."""
         self.found = self.last_step = self._drift = None
+        self._lines.close()
         lost, self._open, self._streams = self._open, {}, 0
         for entry in lost.values():
             if entry.connection is not None:
                 entry.connection.hang_up()
-            entry.sink.on_lost(why)
+            entry.sink.on_lost(told)
         for watcher in self._watchers:
             watcher.on_down(why)
 
@@ -354,8 +385,8 @@ class RemoteBackend:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _complain(self, what: str) -> None:
-        """Log a trouble once, not at every attempt."""
+    def _complain(self, what: str, *, fault: bool = False) -> None:
+        """Log a trouble once, not at every attempt; `fault`: with where it comes from."""
         if what != self._complained:
             self._complained = what
-            log.warning("%s", what)
+            log.warning("%s", what, exc_info=fault)

@@ -5,7 +5,7 @@ import math
 import httpx
 
 from surgetank.engine.api import ModelCard
-from surgetank.engine.backends.remote.answers import Answers, ask, ask_all
+from surgetank.engine.backends.remote.answers import Answers, ask, ask_all, ask_or_none
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.exposition import Sample, read_samples
 from surgetank.engine.backends.remote.found import Found, NotFound, Signals, Source
@@ -30,24 +30,18 @@ class Discovery:
 
     async def find(self) -> Found:
         """What is there. Raises NotFound."""
-        try:
-            answers = await ask_all(self._client)
-        except httpx.TransportError as error:
-            raise NotFound(f"{self._config.url}: {error or 'no answer'}") from None
-        return identify(answers, self._config)
+        return identify(await ask_all(self._client), self._config)
 
     async def look(self, found: Found) -> Signals:
-        """Its metrics, as far as it has any. Raises NotFound when it does not answer."""
-        path = found.metrics or "/v1/models"
-        try:
-            page = await ask(self._client, path)
-        except httpx.TransportError as error:
-            raise NotFound(f"{self._config.url}: {error or 'no answer'}") from None
-        if page is None:
-            raise NotFound(f"{self._config.url}{path} is not answered with 200")
-        if not found.metrics:
-            return Signals()
-        return read_signals(_BY_NAME[found.kind], page, self._clock.monotonic())
+        """Its metrics, as far as it has any; none of them while their page fails, for an engine may
+        work without. Raises NotFound when it does not answer."""
+        kind = _BY_NAME[found.kind]
+        page = await ask_or_none(self._client, found.metrics) if found.metrics else None
+        if page is not None:
+            return read_signals(kind, page, self._clock.monotonic())
+        if await ask(self._client, kind.alive) is None:
+            raise NotFound(f"{self._config.url}{kind.alive} is not answered with 200")
+        return Signals()
 
     async def aclose(self) -> None:
         """Close its connections."""

@@ -70,6 +70,10 @@ class GrpcCall:
         else:
             self._reads.set()
 
+    def told(self) -> Usage | None:
+        """Its last message is the call's end, too."""
+        return None
+
     def hang_up(self) -> None:
         self._sink = None
         if self._task is not None:
@@ -90,9 +94,10 @@ class GrpcCall:
             self._failed(error)
         except DecodeError:
             self._lose("its answer cannot be read")
-            call.cancel()
         else:
             self._done(count.usage())
+        finally:
+            call.cancel()  # grpc does so by itself only while it is read, or collected as garbage
 
     def _pass_on(self, data: bytes, events: int) -> None:
         if not self.heard:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from surgetank.engine.backends.remote.answers import Answers
+from surgetank.engine.backends.remote.answers import MODELS, Answers
 from surgetank.engine.backends.remote.exposition import read_samples
 from surgetank.telemetry.aliases import ALIASES, REPEATED, SGLANG, TOTAL, VLLM
 
@@ -37,6 +37,7 @@ class Kind:
     usual_seqs: int  # requests at once, where it does not tell: its own default
     series: Mapping[str, Sequence[str]] = field(default_factory=dict)  # signal -> names, best first
     metrics: str = METRICS  # the page that has them
+    alive: str = MODELS  # the page that is looked at where it has no metrics, or they fail
     repeated: Sequence[str] = ()  # labels of ranks that all tell the same
     total: Mapping[str, str] = field(default_factory=dict)  # labels of the sum, beside its parts
     notes: tuple[str, ...] = ()
@@ -71,9 +72,14 @@ def _number(value: Any) -> int:
     """A whole number above 0, be it written as text; else 0."""
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0
     return max(0, number)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def _vllm(answers: Answers) -> Sizes:
@@ -91,9 +97,9 @@ def _vllm(answers: Answers) -> Sizes:
 def _sglang(answers: Answers) -> Sizes:
     """Arguments that were left to it are null; what it made of them stands in its states."""
     info = answers.json("/server_info")
-    states: list[dict[str, Any]] = info.get("internal_states") or [{}]
-    state = states[0]
-    memory = state.get("memory_usage") or {}
+    states = info.get("internal_states")
+    state = _object(states[0]) if isinstance(states, list) and states else {}
+    memory = _object(state.get("memory_usage"))
     pool = _number(info.get("max_total_num_tokens")) or _number(memory.get("token_capacity"))
     page = _number(info.get("page_size")) or 1
     ranks = _number(info.get("dp_size")) or 1
@@ -110,18 +116,17 @@ def _sglang(answers: Answers) -> Sizes:
 
 def _llama_cpp(answers: Answers) -> Sizes:
     props = answers.json("/props")
-    settings = props.get("default_generation_settings")
+    settings = _object(props.get("default_generation_settings"))
     return Sizes(
         version=str(props.get("build_info", "")),
         max_num_seqs=_number(props.get("total_slots")),
-        context_length=_number(settings.get("n_ctx")) if isinstance(settings, dict) else 0,
+        context_length=_number(settings.get("n_ctx")),
     )
 
 
 def _llama_cpp_python(answers: Answers) -> Sizes:
-    about = answers.json("/openapi.json").get("info")
-    version = about.get("version", "") if isinstance(about, dict) else ""
-    return Sizes(version=str(version), max_num_seqs=1)
+    about = _object(answers.json("/openapi.json").get("info"))
+    return Sizes(version=str(about.get("version", "")), max_num_seqs=1)
 
 
 def _tgi(answers: Answers) -> Sizes:
@@ -206,6 +211,7 @@ KINDS: tuple[Kind, ...] = (
         marked=lambda answers: "llama.cpp Python API" in answers.pages.get("/openapi.json", ""),
         sizes=_llama_cpp_python,
         usual_seqs=1,
+        alive="/openapi.json",  # its list of models waits for the answer that it works on
         notes=(
             "it runs one request at a time; start it with --interrupt_requests false, or every "
             "request ends the one before it",

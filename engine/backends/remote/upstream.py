@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward
+from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward, Usage
 from surgetank.engine.backends.remote.framing import (
     Chunked,
     EventCount,
@@ -234,6 +234,10 @@ class Connection(asyncio.Protocol):
             raise FramingError(f"the answer's headers exceed {_LARGEST_HEAD} bytes")
         self._buffer = data
         return b""
+
+    def told(self) -> Usage | None:
+        """What its stream says of itself, once its last event has come; None: it goes on."""
+        return self._tail.usage() if self._tail.says_done() else None
 
     def _finish(self) -> None:
         sink, self._sink, self._framing = self._sink, None, None

@@ -4,6 +4,7 @@ import re
 
 from surgetank.engine.backends.remote.api import Usage
 
+_DONE = b"data: [DONE]"
 KEEP = 4096  # bytes at the end of an answer in which its usage stands
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _FIELDS = (
@@ -46,3 +47,7 @@ class Tail:
     def usage(self) -> Usage:
         """What they say."""
         return read_usage(b"".join(self._parts)[-KEEP:])
+
+    def says_done(self) -> bool:
+        """Whether they end with the event after which a stream says nothing more."""
+        return b"".join(self._parts)[-KEEP:].rstrip().endswith(_DONE)

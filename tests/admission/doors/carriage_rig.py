@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.engine.backends.remote.test_backend import PlayedProbe, Seen
+from tests.engine.backends.remote.rig import PlayedProbe, Seen
 
 from surgetank.admission.desk import AnyDesk, FrontDesk
 from surgetank.admission.doors.carried import Carriage

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.admission.doors.carriage_rig import URL, CarriageRig, KeepingDoor, carriage_rig
-from tests.engine.backends.remote.test_backend import Answer
+from tests.engine.backends.remote.rig import Answer
 
 from surgetank.admission.doors.carried import BlindOrder, Carried
 from surgetank.engine.api import BackendDown

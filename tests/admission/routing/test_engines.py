@@ -1,16 +1,18 @@
 """Engines come, go, drain and serve something else: who gets requests, and who is told what."""
 
 import pytest
-from tests.admission.rig import CARD, Rig, refused
+from tests.admission.rig import CARD, Door, Rig, refused
 from tests.fakes import tiny_card
 
 from surgetank.admission import refusals
+from surgetank.admission.api import Ask
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
 from surgetank.admission.outcome import Refused
 from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.routing.engines import UnknownEngine, largest
 from surgetank.admission.routing.side import SideState
+from surgetank.engine.api import SamplingParams
 from surgetank.telemetry.vocabulary import Outcome
 
 
@@ -61,6 +63,8 @@ def test_a_moved_request_goes_before_the_others_of_its_class() -> None:
     waiting = rig.send()
     rig.backends[0].die()
     assert rig.queued == 2
+    assert first.call is not None
+    assert first.call.ticket.unused_tokens == 4 + 8  # nothing was read for it
     rig.backends[1].finish(min(rig.backends[1].open))
     assert second.outcome is Outcome.OK
     (running,) = rig.backends[1].open
@@ -149,9 +153,12 @@ def test_another_model_gets_nothing_until_the_first_is_gone() -> None:
     for _ in range(9):
         rig.send()
     assert held(rig) == [8, 0]
+    before = rig.desk.find("default")
     rig.backends[0].die()
     assert rig.queued == 0  # what waited for the first is not sent to the other
     assert rig.desk.names()[0] == "other"
+    with pytest.raises(Refused, match="backend down"):  # nor what was read for it
+        rig.desk.submit(rig.arrive(), before, Ask([1], SamplingParams(max_tokens=1)), Door())
     rig.send()
     assert held(rig) == [0, 1]
     rig.backends[0].come_up(CARD)
@@ -176,6 +183,19 @@ def test_faults_eject_and_time_brings_back() -> None:
     assert states(rig) == [SideState.UP, SideState.UP]
 
 
+def test_what_waits_goes_to_an_engine_as_soon_as_it_is_back() -> None:
+    routing = RoutingConfig(eject_after=1, eject_for=10, moves=0, slow_start=0)
+    rig = Rig(GateConfig(in_flight_seqs=1), engines=2, routing=routing)
+    call, _, waiting = rig.send().call, rig.send(), rig.send()
+    assert call is not None
+    rig.desk.turned_away(call, refusals.backend_down("the engine hung up"))
+    rig.timer.advance(9.9)
+    assert (held(rig), rig.queued) == ([0, 1], 1)
+    rig.timer.advance(0.1)
+    assert (held(rig), rig.queued) == ([1, 1], 0)
+    assert waiting.outcome is None
+
+
 def test_of_two_engines_one_stays_in_and_all_are_in_when_none_else_is_there() -> None:
     rig = Rig(engines=2, routing=RoutingConfig(eject_after=1, moves=0))
     for _ in range(8):
@@ -184,9 +204,14 @@ def test_of_two_engines_one_stays_in_and_all_are_in_when_none_else_is_there() ->
         rig.desk.turned_away(call, refusals.backend_down("the engine hung up"))
     assert sorted(states(rig)) == [SideState.EJECTED, SideState.UP]
     other = 0 if states(rig)[0] is SideState.UP else 1
+    rig.timer.advance(1.0)
     rig.backends[other].die()
     assert rig.send().outcome is None  # better a doubtful engine than none
     assert held(rig)[1 - other] == 1
+    look = rig.desk.snapshot().engines[1 - other]
+    assert (look.state, look.since, look.back_at) == (SideState.UP, 1.0, None)
+    rig.backends[other].come_up()
+    assert sorted(states(rig)) == [SideState.EJECTED, SideState.UP]
 
 
 def test_what_goes_down_with_its_engine_is_no_fault_of_the_next() -> None:
@@ -194,6 +219,7 @@ def test_what_goes_down_with_its_engine_is_no_fault_of_the_next() -> None:
     for _ in range(6):
         rig.send()
     rig.backends[0].die()
+    assert rig.desk.snapshot().engines[0].faults == 0
     rig.backends[0].come_up()
     assert rig.desk.snapshot().engines[0].ejections == 0
 
@@ -234,6 +260,22 @@ def test_a_request_goes_only_where_it_fits() -> None:
         assert rig.send(prompt=3000).outcome is None
     assert held(rig)[0] == 0
     assert rig.send(prompt=5000).outcome is Outcome.INVALID
+
+
+def test_what_needs_the_context_of_one_and_the_memory_of_another_fits_none() -> None:
+    rig = Rig(engines=2)
+    rig.backends[1].die()
+    rig.backends[1].come_up(tiny_card(context_length=4096, kv_blocks=100))
+    rig.backends[0].die()
+    rig.backends[0].come_up(tiny_card(kv_blocks=1024))
+    too_large = refused(rig.send(prompt=3000))
+    assert (too_large.outcome, too_large.limit_name) == (Outcome.INVALID, "kv_blocks")
+    assert rig.send(prompt=1500).outcome is None
+    rig.desk.engines.drain("0")
+    assert rig.send(prompt=1800).outcome is None
+    assert rig.queued == 1  # only the one that drains can run it
+    rig.desk.engines.undrain("0")
+    assert rig.queued == 0
 
 
 def test_the_largest_of_all_sizes() -> None:

@@ -46,6 +46,16 @@ def test_equal_engines_get_equal_parts(three: Service) -> None:
     assert min(counts.values()) > 0.28 * sum(counts.values())
 
 
+def test_what_is_no_real_difference_takes_no_part_away() -> None:
+    """Decoding costs these nothing, so that only an engine's own step tells them apart."""
+    service = Service(card=CARD, engines=2)
+    for engine, factor in zip(service.engines, (1.0, 1.05), strict=True):
+        engine.model = StepModel(factor * MODEL.t0, MODEL.a, 0.0, 0.0)
+    service.warm_up()
+    service.flow(10.0, 20.0, service.send)
+    assert 0.4 < share(service.flow(20.0, 10.0, service.send), 0) < 0.6
+
+
 def test_a_slow_engine_gets_less() -> None:
     service = Service(card=CARD, engines=3)
     service.engines[2].model = SLOWER
@@ -80,11 +90,15 @@ def test_a_stalled_engine_is_left_out(three: Service) -> None:
 
 def test_a_dead_engines_requests_are_served_by_the_others(three: Service) -> None:
     doors = [three.send(prompt=200, max_tokens=4) for _ in range(6)]
-    on_the_dead = [door for door in doors if door.call and door.call.ticket.engine == "0"]
+    tickets = [door.call.ticket for door in doors if door.call is not None]
+    on_the_dead = [ticket for ticket in tickets if ticket.engine == "0"]
     assert on_the_dead
     three.engines[0].die()
     three.timer.advance(5.0)
     assert {door.outcome for door in doors} == {Outcome.OK}
+    taught = [ticket for ticket in tickets if ticket.forecast is not None]
+    assert not set(taught) & set(on_the_dead)  # their waits say nothing of what was predicted
+    assert taught
     assert three.desk.snapshot().engines[0].state is SideState.DOWN
 
 

@@ -82,6 +82,21 @@ def test_only_the_engines_own_faults_count(refusal: Refusal, fault: bool | None)
     assert is_fault(refusal.outcome, refusal.reason) is fault
 
 
+@pytest.mark.parametrize(
+    ("refusal", "fault"),
+    [
+        (refusals.cancelled(Outcome.CANCELLED, Reason.CLIENT_GONE), True),
+        (refusals.cancelled(Outcome.DEADLINE, Reason.DEADLINE_IN_DECODE), True),
+        (refusals.cancelled(Outcome.DRAINING, Reason.OPERATOR), None),
+        (refusals.pushback(429), None),
+    ],
+)
+def test_what_is_given_up_while_an_engine_hangs_is_its_fault(
+    refusal: Refusal, fault: bool | None
+) -> None:
+    assert is_fault(refusal.outcome, refusal.reason, silent=True) is fault
+
+
 def test_an_answer_shows_that_it_works() -> None:
     assert is_fault(Outcome.OK, Reason.NONE) is False
 

@@ -12,7 +12,13 @@ from surgetank.admission.desk import FrontDesk
 from surgetank.admission.relay import RelayAdapter, RelayAsk, RelayEngine
 from surgetank.admission.routing.affinity import prefix_key
 from surgetank.engine.api import ModelCard, Settings
-from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward, Usage
+from surgetank.engine.backends.remote.api import (
+    AnswerHead,
+    AnswerSink,
+    Carrier,
+    Forward,
+    Usage,
+)
 from surgetank.engine.backends.remote.config import Role
 from surgetank.engine.backends.remote.found import Vitals
 from surgetank.telemetry.clock import ManualClock
@@ -76,6 +82,13 @@ class Client:
         self.ends.append(end)
 
 
+class Proxy:
+    """Implements Carrier."""
+
+    def go(self, url: str, request: Forward, sink: AnswerSink) -> None:
+        raise AssertionError("the played engine does not ask it to")
+
+
 class Pair:
     """Two engines behind a desk; both answer to m, each to a name of its own besides."""
 
@@ -98,10 +111,13 @@ class Pair:
             assert remote.card is not None
             watcher.on_up(remote.card)
 
-    def ask(self, beginning: str = "") -> Client:
+    def ask(
+        self, beginning: str = "", *, stream: bool = True, carrier: Carrier | None = None
+    ) -> Client:
         client, ticket = Client(), self.desk.arrive("http", ())
-        ticket.stream, ticket.priority = True, Priority.BATCH
-        forward = Forward("/v1/completions", (), b'{"prompt":"hi"}', 3, stream=True)
+        ticket.stream, ticket.priority = stream, Priority.BATCH
+        body = b'{"prompt":"hi"}'
+        forward = Forward("/v1/completions", (), body, 3, stream=stream, carrier=carrier)
         ask = RelayAsk(forward, 8, 1, False, 2, lambda body, most: body, beginning)
         self.desk.submit(ticket, self.desk.find("m"), ask, client)
         return client
@@ -144,6 +160,28 @@ def test_nothing_moves_after_the_head() -> None:
     pair.a.only()[1].on_lost("the engine hung up")
     assert [end.outcome for end in client.ends] == [Outcome.BACKEND_DOWN]
     assert not pair.b.sent
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_proxy_carries_cannot_go_elsewhere(lost: bool) -> None:
+    pair = Pair()
+    client = pair.ask(carrier=Proxy())
+    _, sink = pair.a.only()
+    if lost:
+        sink.on_lost("the engine hung up")
+    else:
+        sink.on_head(FULL)
+    assert [end.outcome for end in client.ends] == [
+        Outcome.BACKEND_DOWN if lost else Outcome.OVERLOAD
+    ]
+    assert not pair.b.sent
+
+
+def test_the_prompt_of_a_plain_answer_counts_as_read_at_once() -> None:
+    pair = Pair()
+    pair.ask()
+    pair.ask(stream=False)
+    assert [look.unread for look in pair.desk.snapshot().engines] == [3, 0]
 
 
 def test_an_engines_own_error_goes_to_the_client_and_counts_as_a_fault() -> None:

@@ -1,5 +1,7 @@
 """Several engines as one: what they do together, and which of them count."""
 
+from math import inf
+
 import pytest
 from tests.admission.rig import PlayedBackend
 from tests.fakes import step_record, tiny_card
@@ -87,6 +89,7 @@ def test_a_new_engine_counts_for_the_slots_that_it_gets() -> None:
     assert made.rates is not None
     assert made.rates.drain == pytest.approx(1.1)
     assert [side.slots(8.0) for side in made.all] == [8.0, 1.0]
+    assert [made.portion(side) for side in made.all] == pytest.approx([1.0 / 1.1, 0.1 / 1.1])
     made.look(15.0)
     assert made.rates.drain == pytest.approx(1.55)
     assert made.all[1].slots(8.0) == pytest.approx(4.4)
@@ -140,6 +143,34 @@ def test_a_role_keeps_an_engine_out() -> None:
     made = sides(2, roles=(Role.PREFILL, Role.DECODE))
     assert names(made.look(0.0)) == "1"
     assert made.all[0].state(0.0) is SideState.PREFILL_ONLY
+
+
+def test_one_that_hangs_is_out_once_enough_was_given_up() -> None:
+    made = sides(2)
+    hung = made.all[0]
+    assert isinstance(hung.engine, PlayedBackend)
+    hung.engine.stalled = 3.0
+    for _ in range(5):
+        assert hung.state(1.0) is SideState.UP
+        made.observe(hung, Outcome.CANCELLED, Reason.CLIENT_GONE, 1.0)
+    hung.engine.stalled = 0.0  # it has nothing any more
+    assert names(made.look(2.0)) == "1"
+
+
+def test_another_process_begins_anew() -> None:
+    made = sides(2)
+    side = made.all[0]
+    for _ in range(5):
+        made.observe(side, Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, 10.0)
+    side.most, side.crowded, side.kv_used = 3.0, True, 0.5
+    assert side.state(10.0) is SideState.EJECTED
+    side.went_down(11.0)
+    assert side.state(11.0) is SideState.DOWN
+    side.came_up(CARD, 12.0)
+    assert names(made.look(12.0)) == "01"
+    (fresh, _) = made.all
+    assert (fresh.most, fresh.crowded, fresh.kv_used) == (inf, False, None)
+    assert (side.standing.faults, side.standing.ejections) == (0, 1)  # the count goes on
 
 
 def test_no_more_than_half_are_ejected_and_their_return_is_known() -> None:

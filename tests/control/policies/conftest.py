@@ -19,7 +19,7 @@ Look = Callable[..., DeskSnapshot]
 
 @pytest.fixture
 def look() -> Look:
-    """look(at, pressure=W/(kappa*S), kv=, tpot=, queued=, drain=, flow=, stalled_for=)."""
+    """look(at, pressure=W/(kappa*S), kv=, tpot=, queued=, drain=, flow=, age=, known=)."""
     base = Rig().desk.snapshot()
 
     def make(
@@ -31,11 +31,13 @@ def look() -> Look:
         queued: int = 1,
         drain: float = 1.0,
         flow: Flow | None = None,
+        age: float = 0.0,
+        known: bool = True,
         **changes: Any,
     ) -> DeskSnapshot:
         laws: LawsView = replace(
             base.laws,
-            wait=Wait(pressure * base.laws.threshold, 0.0, 0.0),
+            wait=Wait(pressure * base.laws.threshold, 0.0, age) if known else None,
             kv_used=kv,
             tpot=tpot,
             drain=drain,

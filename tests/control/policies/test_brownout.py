@@ -70,9 +70,21 @@ def test_a_load_that_hovers_does_not_make_it_flap(look: Look) -> None:
     assert sum(a != b for a, b in pairwise(rungs)) == 1
 
 
-def test_a_dead_silent_engine_means_critical_only_as_long_as_it_is_silent(look: Look) -> None:
-    during = wanted(look, Ladder(), 1.0, stalled_for=6.0)
-    assert (during[Limit.BROWNOUT_LEVEL], during[Limit.LOWEST_CLASS]) == (4, 0)
+@pytest.mark.parametrize(
+    ("known", "silence", "rung"),
+    [
+        (True, {"age": 6.0, "stalled_for": 14.0}, 4),
+        (True, {"age": 4.0, "stalled_for": 12.0}, 0),  # its steps take long
+        (False, {"stalled_for": 12.0}, 0),  # it may be reading the first prompt
+        (False, {"stalled_for": 31.0}, 4),
+    ],
+)
+def test_a_dead_silent_engine_means_critical_only_as_long_as_it_is_silent(
+    look: Look, known: bool, silence: dict[str, float], rung: int
+) -> None:
+    during = wanted(look, Ladder(), 1.0, known=known, **silence)
+    lowest = 0 if rung else 3
+    assert (during[Limit.BROWNOUT_LEVEL], during[Limit.LOWEST_CLASS]) == (rung, lowest)
     after = wanted(look, Ladder(), 1.25, stalled_for=0.0)
     assert (after[Limit.BROWNOUT_LEVEL], after[Limit.LOWEST_CLASS]) == (0, 3)
 

@@ -8,8 +8,10 @@ from tests.fakes import tiny_card
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
+from surgetank.control.journal import Journal
 from surgetank.control.policies.concurrency import GROWTH, LOOKS, QUIET, EachLearns, Learned, step
 from surgetank.engine.backends.remote.found import Found, Signals, Vitals
+from surgetank.telemetry.clock import ManualClock
 
 FOUND = Found("vllm", "1", tiny_card(), ("m",))
 MAXIMUM = 8.0  # of the snapshots that are looked at: the engine's slots, as far as we know
@@ -91,6 +93,29 @@ def test_a_queue_of_others_is_not_our_doing(look: Look) -> None:
     assert engine.go(LOOKS + 5) == 3
 
 
+def test_an_engine_that_refused_all_for_a_moment_soon_has_what_it_had(look: Look) -> None:
+    engine = Played(look, runs=6)
+    engine.go(5, demand=6)
+    engine.refuses, engine.runs = True, 0
+    assert engine.go(2) == 1
+    engine.runs = 8
+    assert [engine.go(1) for _ in range(4)] == [2, 4, 6, 6]
+    assert engine.go(QUIET / 2) == 6  # what it never had is tried slowly
+    assert engine.go(QUIET) == 7
+
+
+def test_an_engine_that_became_smaller_is_not_driven_full_again_and_again(look: Look) -> None:
+    engine = Played(look, runs=6)
+    engine.go(5, demand=6)
+    engine.refuses, engine.runs = True, 2
+    engine.go(1)
+    before = engine.pushbacks
+    assert engine.go(QUIET - 1) == 2
+    assert engine.pushbacks == before + 2  # at one try of 4
+    engine.go(QUIET)
+    assert engine.pushbacks <= before + 3
+
+
 def test_one_is_the_least(look: Look) -> None:
     engine = Played(look, runs=0)
     assert engine.go(60) == 1
@@ -107,13 +132,19 @@ def test_a_lost_engine_is_forgotten(look: Look) -> None:
 
 def test_each_of_several_engines_has_a_limit_of_its_own(look: Look) -> None:
     held: dict[str, float | None] = {}
-    learn = EachLearns(GateConfig(), held.__setitem__)
+    journal = Journal(ManualClock(), None)
+    learn = EachLearns(GateConfig(), held.__setitem__, journal)
     base = Rig(engines=2).desk.snapshot()
 
     def pass_at(at: float, pushbacks: int, wants: tuple[int, int]) -> None:
         vitals = Vitals("vllm", "", FOUND, Signals(), None, pushbacks)
         looks = (
-            replace(base.engines[0], vitals=vitals, dispatched_seqs=wants[0]),
+            replace(
+                base.engines[0],
+                vitals=vitals,
+                dispatched_seqs=wants[0],
+                learned_slots=held.get("0"),
+            ),
             replace(base.engines[1], vitals=replace(vitals, pushbacks=0), dispatched_seqs=wants[1]),
         )
         learn(look(at, engines=looks))
@@ -122,6 +153,14 @@ def test_each_of_several_engines_has_a_limit_of_its_own(look: Look) -> None:
     assert held == {"0": 5.0}
     pass_at(1.0 + QUIET, 2, (5, 7))
     assert held == {"0": 6.0}  # a try
+    changes = [(each.what, each.before, each.after) for each in journal.recent()]
+    assert changes == [
+        ("in_flight_seqs of 0", 8.0, 5.0),  # the engine's slots, until it taught something
+        ("in_flight_seqs of 0", 5.0, 6.0),
+    ]
+    held.clear()
+    pass_at(2.0 + QUIET, 2, (5, 7))
+    assert held == {"0": 6.0}  # an engine that is not held to it any more is, again
     assert step(Learned(), GateConfig(), look(1.0, engines=base.engines)) == (Learned(), {})
 
 

@@ -90,6 +90,19 @@ async def test_headers_body_answer_trailers(rig: CarriageRig) -> None:
     assert len(rig.ended()) == 1
 
 
+async def test_a_body_that_is_changed_has_its_new_length_in_the_headers(rig: CarriageRig) -> None:
+    """Envoy answers 500 when they differ."""
+    envoy = Played(rig)
+    body = orjson.dumps({"model": "default", "prompt": "hi"})
+    await envoy.headers(x_request_id="r-1", content_length=str(len(body)))
+    await envoy.body(body)
+    _, reply = envoy.said()
+    common = reply.request_body.response
+    told = {each.header.key: each.header.raw_value for each in common.header_mutation.set_headers}
+    assert len(common.body_mutation.body) == len(body) - len("default") + len("m")
+    assert told == {"content-length": b"%d" % len(common.body_mutation.body)}
+
+
 async def test_an_alias_is_renamed_and_an_id_given(rig: CarriageRig) -> None:
     envoy = Played(rig, picks=True)
     await envoy.headers()

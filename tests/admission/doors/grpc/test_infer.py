@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 from tests.admission.doors.grpc.rig import (
     ask,
@@ -136,7 +137,7 @@ async def test_refused_by_the_gate() -> None:
 
 async def test_a_wait_past_the_deadline_is_no_hint() -> None:
     desk = FakeDesk()
-    desk.refuse_submit = replace(FULL, retry_after=60.0)
+    desk.refuse_submit = msgspec.structs.replace(FULL, retry_after=60.0)
     async with serve(desk) as rig:
         error = await refusal_of(rig.infer(ask(), timeout=30))
         assert trailer(error, "grpc-retry-pushback-ms") == "-1"
@@ -157,7 +158,7 @@ async def test_no_response_ever_carries_pushback_zero(reason: Reason, retry_afte
 async def test_grpcs_own_retry_follows_the_hint() -> None:
     """A client with a retry policy comes back after the pushback, marked as a retry."""
     desk = FakeDesk(script=[65])
-    desk.refuse_submit = replace(FULL, retry_after=0.0)
+    desk.refuse_submit = msgspec.structs.replace(FULL, retry_after=0.0)
     policy = {
         "name": [{}],
         "retryPolicy": {

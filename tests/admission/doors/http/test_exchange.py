@@ -53,7 +53,7 @@ class Call:
     ids=["answered", "spliced", "cut", "left"],
 )
 def test_no_ring_outlives_the_answer(end: Callable[[Exchange], None]) -> None:
-    exchange = Exchange(Wire(), GET, "an-id")
+    exchange = Exchange(Wire(), GET, lambda: "an-id")
     gone = weakref.ref(Call(exchange))
     gc.disable()
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.engine.backends.remote.played_server import WAIT, PlayedServer, played_server
-from tests.engine.backends.remote.test_backend import END, EVENT, HEAD, PlayedProbe, Seen
+from tests.engine.backends.remote.rig import END, EVENT, HEAD, PlayedProbe, Seen
 from tests.fakes_http import RawClient
 
 from surgetank.admission.desk import AnyDesk, FrontDesk
@@ -32,10 +32,8 @@ PLAIN_BODY = (
     b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, '
     b'"prompt_tokens_details": {"cached_tokens": 3}}}'
 )
-PLAIN = b"HTTP/1.1 200 OK\r\nx-own: 1\r\ncontent-length: %d\r\n\r\n%b" % (
-    len(PLAIN_BODY),
-    PLAIN_BODY,
-)
+WHOLE = b"HTTP/1.1 200 OK\r\nx-own: 1\r\ncontent-length: %d\r\n\r\n%b"
+PLAIN = WHOLE % (len(PLAIN_BODY), PLAIN_BODY)
 
 
 class Telling(Recorder):
@@ -226,6 +224,19 @@ async def test_a_client_that_leaves_takes_its_request_out_of_the_engine(relayed:
     client.close()
     assert await engine.gone()
     assert await relayed.ended() == [(Outcome.CANCELLED, Reason.CLIENT_GONE)]
+    assert relayed.desk.snapshot().dispatched == 0
+
+
+async def test_a_client_that_leaves_at_its_streams_last_event_was_served(relayed: Relayed) -> None:
+    client = await relayed.ask(stream=True)
+    await (engine := await relayed.engine.peer()).request()
+    last = b'data: {"usage":{"completion_tokens":1}}\n\ndata: [DONE]\n\n'
+    await engine.say(HEAD + EVENT + b"%x\r\n%b\r\n" % (len(last), last))
+    await client.reader.readuntil(b"[DONE]\n\n\r\n")
+    client.close()
+    assert await engine.gone()
+    assert await relayed.ended() == [(Outcome.OK, Reason.NONE)]
+    assert relayed.desk.recent()[0].ticket.output_tokens == 1
     assert relayed.desk.snapshot().dispatched == 0
 
 

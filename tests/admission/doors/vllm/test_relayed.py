@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tests.admission.doors.grpc.rig import PATIENCE, ended, eventually, refusal_of, trailer
 from tests.admission.doors.vllm.rig import Rig, ask, before, serve
-from tests.engine.backends.remote.test_backend import Seen
+from tests.engine.backends.remote.rig import Seen
 from tests.fakes import FakeDesk
 
 from surgetank.admission.desk import AnyDesk, FrontDesk

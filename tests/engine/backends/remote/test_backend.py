@@ -1,170 +1,18 @@
 """A remote engine is found, asked, hung up on, lost and found again; no answer is half told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import pytest
-from tests.engine.backends.remote.played_server import WAIT, PlayedServer, played_server
-from tests.fakes import tiny_card
+from tests.engine.backends.remote.rig import END, EVENT, HEAD, running
 
-from surgetank.engine.api import BackendDown, ModelCard, StepOutput
-from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
-from surgetank.engine.backends.remote.backend import MISSES, RemoteBackend
-from surgetank.engine.backends.remote.config import BackendConfig
-from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.engine.api import BackendDown
+from surgetank.engine.backends.remote.api import Usage
+from surgetank.engine.backends.remote.backend import MISSES
+from surgetank.engine.backends.remote.found import Signals
 from surgetank.engine.backends.remote.upstream import Upstream
-from surgetank.telemetry.clock import ManualClock
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-EVENT = b"9\r\ndata: {}\n\r\n"
-END = b"0\r\n\r\n"
 PLAIN_BODY = b'{"usage":{"prompt_tokens":5,"completion_tokens":2}}'
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(PLAIN_BODY), PLAIN_BODY)
-
-
-class Answer:
-    """A sink that keeps all it hears."""
-
-    def __init__(self) -> None:
-        self.head: AnswerHead | None = None
-        self.data = b""
-        self.events = 0
-        self.usage: Usage | None = None
-        self.lost: str | None = None
-        self.changed = asyncio.Event()
-
-    def on_head(self, head: AnswerHead) -> None:
-        self.head = head
-        self.changed.set()
-
-    def on_data(self, data: bytes, events: int, between: bool) -> None:
-        self.data += data
-        self.events += events
-        self.changed.set()
-
-    def on_done(self, usage: Usage) -> None:
-        assert self.usage is None
-        assert self.lost is None
-        self.usage = usage
-        self.changed.set()
-
-    def on_lost(self, detail: str) -> None:
-        assert self.usage is None
-        assert self.lost is None
-        self.lost = detail
-        self.changed.set()
-
-    async def until(self, condition: Callable[["Answer"], object]) -> None:
-        async with asyncio.timeout(WAIT):
-            while not condition(self):
-                self.changed.clear()
-                await self.changed.wait()
-
-
-class Seen:
-    """A watcher that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.steps: list[StepOutput] = []
-        self.told: list[str] = []
-        self.changed = asyncio.Event()
-
-    def on_step(self, output: StepOutput) -> None:
-        self.steps.append(output)
-
-    def on_up(self, card: ModelCard) -> None:
-        self.told.append("up")
-        self.changed.set()
-
-    def on_down(self, detail: str) -> None:
-        self.told.append(detail)
-        self.changed.set()
-
-    async def until(self, count: int) -> None:
-        async with asyncio.timeout(WAIT):
-            while len(self.told) < count:
-                self.changed.clear()
-                await self.changed.wait()
-
-
-class PlayedProbe:
-    """Finds what it is told to find; each look takes one turn of the loop."""
-
-    def __init__(self) -> None:
-        self.there = True
-        self.deaf = False  # there, but too busy for a look
-        self.signals = Signals()
-        self.looks = 0
-        self.looked = asyncio.Event()
-
-    async def find(self) -> Found:
-        if not self.there:
-            raise NotFound("nobody answers")
-        card = tiny_card(name="m", kv_blocks=0, max_num_seqs=4, max_batch_tokens=64)
-        return Found("vllm", "1", card, ("m", "lora"), ("running",))
-
-    async def look(self, found: Found) -> Signals:
-        self.looks += 1
-        self.looked.set()
-        if not self.there or self.deaf:
-            raise NotFound("nobody answers")
-        return self.signals
-
-    async def after(self, looks: int) -> None:
-        """Until it was looked at so many times more, and what was seen is known."""
-        async with asyncio.timeout(WAIT):
-            wanted = self.looks + looks + 1
-            while self.looks < wanted:
-                self.looked.clear()
-                await self.looked.wait()
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-class Rig:
-    """A backend before a played server."""
-
-    def __init__(self, server: PlayedServer) -> None:
-        self.clock = ManualClock()
-        self.probe = PlayedProbe()
-        self.seen = Seen()
-        self.server = server
-        self.backend = RemoteBackend(
-            BackendConfig(url=f"{server.url}/base", api_key="secret"),
-            self.clock,
-            self.probe,
-            look_every=0.001,
-        )
-        self.backend.watch(self.seen)
-        self._ids = iter(range(1, 100))
-
-    def send(
-        self,
-        body: bytes = b"{}",
-        *,
-        stream: bool = True,
-        http_1_0: bool = False,
-        seqs: int = 1,
-    ) -> Answer:
-        self.last, answer = next(self._ids), Answer()
-        headers = (("content-type", "application/json"),)
-        forward = Forward("/v1/x", headers, body, 10, stream, http_1_0, seqs)
-        self.backend.forward(self.last, forward, answer)
-        return answer
-
-
-@asynccontextmanager
-async def running() -> AsyncIterator[Rig]:
-    async with played_server() as server:
-        rig = Rig(server)
-        rig.backend.start()
-        await rig.seen.until(1)
-        try:
-            yield rig
-        finally:
-            await rig.backend.aclose()
 
 
 async def test_bytes_pass_untouched_in_both_directions_and_the_connection_is_used_again() -> None:
@@ -301,14 +149,48 @@ async def test_an_engine_that_stops_answering_is_lost_with_its_requests_and_foun
         rig.probe.there = False
         await rig.seen.until(2)
         assert rig.seen.told == ["up", "nobody answers"]
-        assert answer.lost == "nobody answers"
+        assert answer.lost == "the engine was lost"
         assert rig.backend.card is None
         assert rig.backend.stalled_for(0.0) is None
-        with pytest.raises(BackendDown, match="no engine at"):
+        with pytest.raises(BackendDown, match="the engine is not there"):
             rig.send()
         rig.probe.there = True
         await rig.seen.until(3)
         assert rig.backend.models == ("m", "lora")
+
+
+async def test_one_that_answers_again_as_another_is_lost_and_found() -> None:
+    """It was started anew between two looks, too fast to count as gone."""
+    async with running() as rig:
+        rig.probe.deaf, rig.probe.model = True, "other"
+        await rig.probe.after(1)
+        rig.probe.deaf = False
+        await rig.seen.until(3)
+        assert rig.seen.told == ["up", "it was started anew, without m", "up"]
+        assert rig.backend.card is not None
+        assert rig.backend.card.name == "other"
+
+
+async def test_metrics_that_fail_grow_old() -> None:
+    async with running() as rig:
+        rig.probe.signals = Signals(at=7.0, waiting=2.0)
+        await rig.probe.after(1)
+        rig.probe.signals = Signals()
+        await rig.probe.after(1)
+        assert rig.backend.signals == Signals(at=7.0)
+        assert not any(rig.backend.vitals.available().values())
+
+
+async def test_a_fault_in_what_it_tells_is_no_end_of_looking(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running() as rig:
+        rig.probe.fault = ValueError("no number")
+        await rig.seen.until(3)
+        rig.probe.fault = None
+        assert rig.seen.told[1] == f"{rig.backend.url} cannot be followed: ValueError('no number')"
+        assert rig.seen.told[2] == "up"
+        assert "Traceback" in caplog.text
 
 
 def test_one_missed_look_is_no_loss() -> None:
@@ -321,7 +203,7 @@ async def test_nothing_listens_at_the_address() -> None:
         answer = rig.send()
         await answer.until(lambda answer: answer.lost)
         assert answer.lost is not None
-        assert "no connection to" in answer.lost
+        assert answer.lost == "the engine cannot be reached: connection refused"
 
 
 async def test_silence_counts_only_of_what_gives_signs() -> None:
@@ -344,7 +226,7 @@ async def test_a_held_answer_is_not_read_until_it_is_let_go() -> None:
         await peer.say(HEAD + EVENT)
         await answer.until(lambda answer: answer.data)
         rig.backend.hold(rig.last, held=True)
-        big = b"data: " + b"x" * 4_000_000 + b"\n\n"
+        big = b"data: " + b"x" * 32_000_000 + b"\n\n"
         telling = asyncio.create_task(peer.say(b"%x\r\n%b\r\n" % (len(big), big)))
         await asyncio.sleep(0.05)
         assert not telling.done()  # the kernel's buffers are full, and nobody reads

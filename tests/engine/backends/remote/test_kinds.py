@@ -1,12 +1,16 @@
 """Who stands at an address, told from the pages that it answers, and what it tells of itself."""
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from surgetank.engine.backends.remote.answers import QUESTIONS, Answers, ask_all
+from surgetank.engine.backends.remote import answers as answers_module
+from surgetank.engine.backends.remote.answers import QUESTIONS, Answers, ask, ask_all
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.discovery import Discovery, identify
 from surgetank.engine.backends.remote.found import SIGNALS, NotFound, Signals, Source, Vitals
@@ -174,17 +178,108 @@ async def test_an_engine_that_could_tell_more_has_a_note_that_says_how() -> None
     assert telling.notes == ()
 
 
-async def test_an_engine_whose_metrics_fail_is_not_found_and_its_age_grows() -> None:
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"internal_states": [7]},
+        {"internal_states": {"memory_usage": 1}},
+        {"internal_states": [{"memory_usage": [3], "dp_size": {}}], "page_size": "many"},
+    ],
+)
+def test_sizes_that_are_none_are_not_told(page: dict[str, Any]) -> None:
+    models = {"data": [{"id": "m", "owned_by": "sglang", "max_model_len": "long"}]}
+    pages = {"/v1/models": json.dumps(models), "/server_info": json.dumps(page)}
+    card = identify(Answers(pages), BackendConfig(url=URL)).card
+    assert (card.max_num_seqs, card.context_length, card.kv_blocks) == (64, 0, 0)
+
+
+def test_an_infinite_size_is_not_told() -> None:
+    models = {"data": [{"id": "m", "owned_by": "tensorrt_llm"}]}
+    metrics = "trtllm_max_num_active_requests +Inf\ntrtllm_kv_cache_max_blocks NaN\n"
+    pages = {"/v1/models": json.dumps(models), "/prometheus/metrics": metrics}
+    card = identify(Answers(pages), BackendConfig(url=URL)).card
+    assert (card.max_num_seqs, card.kv_blocks) == (256, 0)
+
+
+class Drip(httpx.AsyncByteStream):
+    """A page that never ends."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b"#"
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(302, headers={"location": "/v1/models"}),
+        httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no")),
+        httpx.Response(200, stream=Drip()),
+    ],
+    ids=["redirected in a circle", "not what it is packed as", "without an end"],
+)
+async def test_what_cannot_be_read_is_no_answer(
+    answer: httpx.Response, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "_WITHIN", 0.05)
+    transport = httpx.MockTransport(lambda _: answer)
+    async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+        with pytest.raises(NotFound, match=URL):
+            await ask(client, "/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("folder", "page"),
+    [
+        ("vllm-0.7.3", "/metrics"),
+        ("llama-cpp-python-0.3.36", "/openapi.json"),  # its /v1/models waits for the answer at work
+        ("ollama-0.13", "/v1/models"),
+    ],
+)
+async def test_an_engine_without_metrics_is_looked_at_where_it_answers_while_it_works(
+    folder: str, page: str
+) -> None:
+    played = Played(folder)
+    probe = discovery(played, ManualClock())
+    found = await probe.find()
+    played.asked.clear()
+    await probe.look(found)
+    assert played.asked == [page]
+    await probe.aclose()
+
+
+async def test_a_page_that_takes_too_long_is_named() -> None:
+    async def too_late(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("", request=request)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(too_late), base_url=URL) as client:
+        with pytest.raises(NotFound, match=f"^{URL}/v1/models: no answer$"):
+            await ask(client, "/v1/models")
+
+
+async def test_an_engine_that_answers_with_errors_is_not_found_and_its_age_grows() -> None:
     played, clock = Played("vllm-0.7.3"), ManualClock()
     probe = discovery(played, clock)
     found = await probe.find()
     vitals = Vitals("vllm", URL, found, await probe.look(found))
     played.status = 503
-    with pytest.raises(NotFound, match="/metrics is not answered with 200"):
+    with pytest.raises(NotFound, match="/v1/models is not answered with 200"):
         await probe.look(found)
     clock.advance(40.0)
     assert vitals.age(clock.monotonic()) == 40.0
     assert Vitals("ollama", URL, found, Signals()).age(clock.monotonic()) is None
+    await probe.aclose()
+
+
+async def test_an_engine_whose_metrics_fail_tells_nothing_and_is_there() -> None:
+    played = Played("vllm-0.7.3")
+    probe = discovery(played, ManualClock())
+    found = await probe.find()
+    metrics = played._pages.pop("metrics")
+    assert await probe.look(found) == Signals()
+    played._pages["metrics"] = metrics
+    assert (await probe.look(found)).running == 2
     await probe.aclose()
 
 

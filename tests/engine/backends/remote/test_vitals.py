@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from tests.engine.backends.remote.test_backend import END, EVENT, HEAD, Answer, running
+from tests.engine.backends.remote.rig import END, EVENT, HEAD, Answer, running
 
 from surgetank.engine.backends.remote.backend import MISSES
 from surgetank.engine.backends.remote.found import UNKNOWN, Signals, Vitals

@@ -1,0 +1,76 @@
+"""One call to an engine by gRPC: who leaves ends it there, also while nobody reads."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
+from surgetank.engine.backends.remote.grpc_engine import GrpcCall
+from surgetank.engine.protocols import vllm_engine_pb2 as pb
+
+PATIENCE = 10.0
+CHUNK = pb.GenerateResponse(chunk=pb.GenerateStreamChunk(token_ids=[1])).SerializeToString()
+
+
+class Endless:
+    """An engine that answers until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+
+    async def answer(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield CHUNK
+                await asyncio.sleep(0.001)
+        finally:
+            self.told.set()
+
+
+class Counting:
+    """Implements AnswerSink."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.began = asyncio.Event()
+
+    def on_head(self, head: AnswerHead) -> None:
+        assert head.status == 200
+
+    def on_data(self, data: bytes, events: int, between: bool) -> None:
+        self.events += events
+        self.began.set()
+
+    def on_done(self, usage: Usage) -> None:
+        raise AssertionError("it has no end")
+
+    def on_lost(self, detail: str) -> None:
+        raise AssertionError(detail)
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_hanging_up_tells_the_engine(held: bool) -> None:
+    engine, sink, server = Endless(), Counting(), grpc.aio.server()
+    methods = {"Generate": grpc.unary_stream_rpc_method_handler(engine.answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("engine", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    gc.disable()  # which would end the call, some time
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = GrpcCall(channel, ())
+            call.send(Forward("/engine/Generate", (), b"", 1, stream=True), sink)
+            await asyncio.wait_for(sink.began.wait(), PATIENCE)
+            call.hold(held)
+            await asyncio.sleep(0.02)  # it waits for its reader by now, if it is held
+            call.hang_up()
+            heard = sink.events
+            await asyncio.wait_for(engine.told.wait(), PATIENCE)
+    finally:
+        gc.enable()
+        await server.stop(0)
+    assert sink.events == heard
