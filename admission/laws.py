@@ -123,8 +123,9 @@ class Laws:
 
     def heard(self, ticket: Ticket, side: EngineSide) -> None:
         """Its first token came: its prompt is read, and its wait known."""
-        ticket.heard = True
-        side.backlog.settled(ticket.priority, ticket.prompt_tokens)
+        if not ticket.heard:  # a stream that was not asked for speaks after it counted as read
+            ticket.heard = True
+            side.backlog.settled(ticket.priority, ticket.prompt_tokens)
         if ticket.forecast is None or ticket.first_token_at is None:
             return
         waited = ticket.first_token_at - ticket.arrived - ticket.estimate.prefill

@@ -42,7 +42,8 @@ class Engine:
             config=config, targets=targets, limits=Limits(), queue=self.queue, sides=sides,
             pace=Pace(0.0),
         )  # fmt: skip
-        (side,) = sides.all
+        (self.side,) = sides.all
+        side = self.side
         side.came_up(CARD, 0.0)
         side.view.rates = RATES
         sides.learned()
@@ -79,3 +80,16 @@ def test_the_least_queue_is_of_what_requests_cost_from_the_first_on() -> None:
         laws.admitted(ticket(Priority.DEFAULT, 0.05))
     assert laws.mean_cost == pytest.approx(0.05, rel=0.01)
     assert laws.target(Priority.DEFAULT) == 1.0
+
+
+def test_a_prompt_is_taken_off_the_backlog_once() -> None:
+    """A stream that was not asked for speaks after its request counted as read."""
+    engine = Engine(running=0)
+    each = ticket(Priority.DEFAULT, 0.1)
+    engine.laws.dispatched(each, engine.side, 0.0)
+    assert engine.side.backlog.tokens == 640
+    for _ in range(2):
+        engine.laws.heard(each, engine.side)
+    engine.laws.left(each, engine.side, served=True)
+    assert engine.side.backlog.tokens == 0
+    assert engine.side.backlog.before(Priority.SHEDDABLE) == 0

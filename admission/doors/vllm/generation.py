@@ -59,8 +59,10 @@ class Generation(Exchange, ABC):
 
     def abort(self) -> None:
         """Its client, by another call, wants no more of it."""
+        if self.ticket.outcome is not None:
+            return
+        self._aborted = True  # and once more when it is submitted, if that is still to come
         if self._call is not None:
-            self._aborted = True
             self._call.cancel(Outcome.CANCELLED, Reason.CLIENT_GONE)
 
     def _check(self) -> None:

@@ -30,6 +30,8 @@ class Generate(Generation):
         limit = self._shared.config.max_unread_tokens if order.stream else None
         inbox = Inbox(limit, self._slow_reader)
         self._submit(served, ask, inbox)
+        if self._aborted:
+            self.abort()
         answer = Answer(self.ticket, ask, stream=order.stream)
         while deltas := await inbox.take():
             await _send_all(send, answer.parts(deltas))

@@ -171,7 +171,9 @@ def passed(caller: Caller, request_id: str) -> tuple[tuple[str, str], ...]:
     kept = (
         (name, value)
         for name, value in caller.headers
-        if name not in _NOT_PASSED and not name.startswith(_CLAIMS)
+        if name not in _NOT_PASSED
+        and not name.startswith(_CLAIMS)
+        and (name.endswith("-bin") or (value.isascii() and value.isprintable()))  # else grpc fails
     )
     return (*kept, ("x-request-id", request_id))
 
@@ -212,4 +214,6 @@ class RelayedEngine:
             async for message in there[0].describe(method, data):
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise Refused(ends.backend_down(f"{method}: {error.details()}")) from error
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+            raise Refused(ends.backend_down(f"{method} is not answered")) from error

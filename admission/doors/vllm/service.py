@@ -112,6 +112,8 @@ class EngineService:
                 yield message
         except Refused as refused:
             await refusals.abort(context, refused.refusal, "")
+        except grpc.aio.AioRpcError as error:  # the engine's own words
+            await context.abort(error.code(), error.details() or "")
 
     async def embed(self, _: pb.EmbedRequest, context: RpcContext) -> pb.EmbedResponse:
         """Not of this engine."""
@@ -131,7 +133,7 @@ class EngineService:
     async def abort(self, request: pb.AbortRequest, context: RpcContext) -> pb.AbortResponse:
         """End requests that were made with the same credentials; unknown ids have ended already."""
         credentials = _credentials(caller_of(context, self._shared.clock))
-        for request_id in request.request_ids:
+        for request_id in filter(None, request.request_ids):  # "" is of all that named none
             for running in tuple(self._running.get((credentials, request_id), ())):
                 running.abort()
         return pb.AbortResponse()

@@ -6,7 +6,6 @@ work on it as on the embedded engine. All methods belong to the event loop's thr
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -22,12 +21,13 @@ from surgetank.engine.backends.remote.api import (
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.found import UNKNOWN, Found, NotFound, Signals, Vitals
 from surgetank.engine.backends.remote.inferred import InferredSteps
-from surgetank.engine.backends.remote.upstream import Upstream
+from surgetank.engine.backends.remote.upstream import Upstream, unreachable
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.steprecord import StepRecord
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 1.0  # seconds after which a kept connection's end has to do with the request
 MISSES = 3  # looks without an answer after which an engine counts as gone
 
 
@@ -86,6 +86,7 @@ class _Open:
     sink: AnswerSink
     connection: Line | None = None  # None: being made
     reused: bool = False
+    sent_at: float = 0.0
 
     def on_head(self, head: AnswerHead) -> None:
         self.backend.answered(head)
@@ -245,11 +246,13 @@ class RemoteBackend:
 
     def lost(self, entry: _Open, detail: str) -> None:
         """Its connection broke. A kept one may have been closed just when it was used again: the
-        engine has not read the request then, and it is sent once more."""
+        engine has not read the request then, and it is sent once more. Not later than AT_ONCE: the
+        engine may have worked on it."""
         if self._open.get(entry.request_id) is not entry:
             return
         connection = entry.connection
-        if connection is not None and entry.reused and not connection.heard:
+        soon = self._clock.monotonic() - entry.sent_at < AT_ONCE
+        if connection is not None and entry.reused and soon and not connection.heard:
             entry.connection, entry.reused = None, False
             self._spawn(self._connect(entry))
             return
@@ -274,8 +277,7 @@ class RemoteBackend:
         except OSError as error:  # TimeoutError among them
             if self._open.get(entry.request_id) is entry:
                 self._complain(f"no connection to {self.url}: {str(error) or 'timed out'}")
-                why = "timed out" if error.errno is None else os.strerror(error.errno).lower()
-                self._fail(entry, f"the engine cannot be reached: {why}")
+                self._fail(entry, f"the engine cannot be reached: {unreachable(error)}")
             return
         if self._open.get(entry.request_id) is entry:
             self._send(entry, connection)
@@ -284,6 +286,7 @@ class RemoteBackend:
 
     def _send(self, entry: _Open, connection: Line) -> None:
         entry.connection, entry.reused = connection, connection.used
+        entry.sent_at = self._clock.monotonic()
         connection.send(entry.request, entry)
 
     def _stepped(self, record: StepRecord) -> None:

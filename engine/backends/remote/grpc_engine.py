@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 SERVICE: str = pb.DESCRIPTOR.services_by_name["VllmEngine"].full_name
 STATUS, MESSAGE = "grpc-status", "grpc-message"  # of an answer's head: the engine's own
 _PATIENCE = 2.0  # seconds for what it says of itself
+_DESCRIBED = 60.0  # seconds for an answer about itself that a client reads, such as a tokenizer
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own
     ("grpc.initial_reconnect_backoff_ms", 200),
@@ -94,6 +95,9 @@ class GrpcCall:
             self._failed(error)
         except DecodeError:
             self._lose("its answer cannot be read")
+        except Exception:  # a request must end, also by our own faults
+            log.exception("an answer could not be passed on")
+            self._lose("a fault in the sidecar")
         else:
             self._done(count.usage())
         finally:
@@ -110,8 +114,10 @@ class GrpcCall:
         """A refusal, which has its own words, or nobody there to say any."""
         code, details = error.code(), error.details() or ""
         trailers: Any = error.trailing_metadata() or ()  # pairs, whatever grpc-stubs think
-        if self.heard or (code is _Code.UNAVAILABLE and not trailers):
-            self._lose(f"{code.name}: {details}")
+        gone = code is _Code.UNAVAILABLE and not trailers
+        if gone or self.heard:
+            log.info("a call to the engine ended: %s: %s", code.name, details)
+            self._lose(f"the call ended: {code.name}" if gone else f"{code.name}: {details}")
             return
         number: tuple[int, str] = code.value
         told = [(name, value) for name, value in trailers if isinstance(value, str)]
@@ -145,9 +151,7 @@ class GrpcEngine:
 
     async def find(self) -> Found:
         """What is there. Raises NotFound."""
-        health = await self._ask("HealthCheck", pb.HealthCheckResponse)
-        if not health.healthy:
-            raise NotFound(f"{self._config.url} is not healthy: {health.message}")
+        await self._healthy()
         model = await self._ask("GetModelInfo", pb.GetModelInfoResponse)
         server = await self._ask("GetServerInfo", pb.GetServerInfoResponse)
         try:
@@ -159,16 +163,18 @@ class GrpcEngine:
 
     async def look(self, found: Found) -> Signals:
         """Its load, as far as it tells any. Raises NotFound when it does not answer."""
+        await self._healthy()
         if not found.metrics:
-            await self._ask("HealthCheck", pb.HealthCheckResponse)
             return Signals()
         loads = await self._ask("GetLoads", pb.GetLoadsResponse)
         return signals(loads, self._clock.monotonic())
 
-    def describe(self, method: str, request: bytes) -> AsyncIterator[bytes]:
-        """Its own answer to a question about itself: one message or more."""
+    def describe(
+        self, method: str, request: bytes, within: float = _DESCRIBED
+    ) -> AsyncIterator[bytes]:
+        """Its own answer to a question about itself: one message or more, `within` seconds."""
         call: AsyncIterator[bytes] = self._channel.unary_stream(f"/{SERVICE}/{method}")(
-            request, metadata=self._config.credentials, timeout=_PATIENCE
+            request, metadata=self._config.credentials, timeout=within
         )
         return call
 
@@ -186,9 +192,15 @@ class GrpcEngine:
         """Close the connection."""
         await self._channel.close()
 
+    async def _healthy(self) -> None:
+        """Raises NotFound when it is not."""
+        health = await self._ask("HealthCheck", pb.HealthCheckResponse)
+        if not health.healthy:
+            raise NotFound(f"{self._config.url} is not healthy: {health.message}")
+
     async def _ask(self, method: str, kind: type[Message]) -> Any:
         try:
-            (answer,) = [message async for message in self.describe(method, b"")]
+            (answer,) = [message async for message in self.describe(method, b"", _PATIENCE)]
             return kind.FromString(answer)
         except grpc.aio.AioRpcError as error:
             raise NotFound(f"{self._config.url}: {method}: {error.details()}") from None

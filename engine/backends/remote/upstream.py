@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable
 from typing import cast
@@ -243,6 +245,7 @@ class Connection(asyncio.Protocol):
         sink, self._sink, self._framing = self._sink, None, None
         if self._keep and self.alive:
             self.used = True
+            self._transport.resume_reading()  # its last part may have met a slow client
             self._on_free(self)
         else:
             self._transport.close()
@@ -255,6 +258,15 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         if sink is not None:
             sink.on_lost(detail)
+
+
+def unreachable(error: OSError) -> str:
+    """Why nobody could be connected to, in words that tell no address."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, socket.gaierror | ssl.SSLError) or error.errno is None:
+        return "no connection"
+    return os.strerror(error.errno).lower()
 
 
 class Upstream:

@@ -12,6 +12,8 @@ _FIELDS = (
     re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})'),
     re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})'),
 )
+# Anthropic's input_tokens are those that no cache had to do with.
+_BESIDE = re.compile(rb'"cache_(?:read|creation)_input_tokens"\s*:\s*(\d{1,12})')
 
 
 def read_usage(tail: bytes) -> Usage:
@@ -21,7 +23,10 @@ def read_usage(tail: bytes) -> Usage:
     if not objects:
         return Usage()
     matches = [field.search(tail, objects[-1]) for field in _FIELDS]
-    return Usage(*[None if match is None else int(match[1]) for match in matches])
+    prompt, output, cached = [None if match is None else int(match[1]) for match in matches]
+    if prompt is not None:
+        prompt += sum(map(int, _BESIDE.findall(tail, objects[-1])))
+    return Usage(prompt, output, cached)
 
 
 class Tail:

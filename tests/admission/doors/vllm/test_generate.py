@@ -253,6 +253,16 @@ async def test_abort_ends_it_with_what_there_is(stream: bool) -> None:
     assert list(completes[1].output_ids) == ([] if stream else [B])
 
 
+async def test_no_id_is_nobodys() -> None:
+    desk = FakeDesk()
+    async with serve(desk) as rig:
+        call = rig.generate(ask(request_id=""))
+        await eventually(lambda: len(desk.calls) == 1)
+        await rig.call("Abort", pb.AbortRequest(request_ids=[""]))
+        assert desk.calls[0].cancelled is None
+        call.cancel()
+
+
 async def test_nobody_aborts_what_others_asked() -> None:
     desk = FakeDesk()
     async with serve(desk) as rig:

@@ -7,7 +7,7 @@ from tests.engine.backends.remote.rig import END, EVENT, HEAD, running
 
 from surgetank.engine.api import BackendDown
 from surgetank.engine.backends.remote.api import Usage
-from surgetank.engine.backends.remote.backend import MISSES
+from surgetank.engine.backends.remote.backend import AT_ONCE, MISSES
 from surgetank.engine.backends.remote.found import Signals
 from surgetank.engine.backends.remote.upstream import Upstream
 
@@ -78,12 +78,26 @@ async def test_a_kept_connection_that_was_closed_costs_the_request_nothing() -> 
         await again.request()
         await again.say(PLAIN)
         await second.until(lambda answer: answer.usage)
-        third = rig.send(stream=False)
-        await again.request()
-        await again.say(PLAIN[:10])
-        again.close()  # it began to answer: the engine may have worked on it
-        await third.until(lambda answer: answer.lost)
         assert rig.server.accepted == 2
+
+
+@pytest.mark.parametrize(("said", "later"), [(PLAIN[:10], 0.0), (b"", AT_ONCE)])
+async def test_what_the_engine_may_have_worked_on_is_not_sent_again(
+    said: bytes, later: float
+) -> None:
+    async with running() as rig:
+        first = rig.send(stream=False)
+        peer = await rig.server.peer()
+        await peer.request()
+        await peer.say(PLAIN)
+        await first.until(lambda answer: answer.usage)
+        second = rig.send(stream=False)
+        await peer.request()
+        rig.clock.advance(later)
+        await peer.say(said)
+        peer.close()
+        await second.until(lambda answer: answer.lost)
+        assert rig.server.accepted == 1
 
 
 @pytest.mark.parametrize("begun", [False, True])

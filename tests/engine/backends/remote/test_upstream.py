@@ -1,13 +1,16 @@
 """Connections to an engine: the parts of one turn, their order, and which connections are kept."""
 
 import asyncio
+import errno
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from tests.engine.backends.remote.played_server import played_server
 
 from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
-from surgetank.engine.backends.remote.upstream import Connection, Turn, Upstream
+from surgetank.engine.backends.remote.upstream import Connection, Turn, Upstream, unreachable
 from surgetank.telemetry.clock import ManualClock
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -19,6 +22,13 @@ class Wire:
     """A transport that keeps nothing."""
 
     aborted = False
+    reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def write(self, data: bytes) -> None:
         pass
@@ -122,3 +132,35 @@ async def test_an_idle_connection_that_the_engine_closes_is_forgotten() -> None:
         await until(lambda: upstream.idle == 0)
     assert log == ["a 200", "a done"]
     assert upstream.take() is None
+
+
+async def test_a_connection_held_by_its_last_part_reads_what_comes_next() -> None:
+    """A slow client may be noticed while the end of its answer is written to it."""
+    kept: list[Connection] = []
+    turn, wire, log = Turn(), Wire(), list[str]()
+    made = Connection(turn, kept.append, lambda _: None, lambda _: b"")
+    made.connection_made(cast(Any, wire))
+
+    class Slow(Heard):
+        def on_data(self, data: bytes, events: int, between: bool) -> None:
+            super().on_data(data, events, between)
+            made.hold(True)
+
+    made.send(ASK, Slow("a", log))
+    made.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n" + b"x" * 9000)
+    await until(lambda: "a done" in log)
+    assert kept == [made]
+    assert wire.reading
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TimeoutError(), "timed out"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "('10.0.0.7', 80)"), "connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "no connection"),
+        (OSError("Multiple exceptions: ('10.0.0.7', 80)"), "no connection"),
+    ],
+)
+def test_why_nobody_is_reached_tells_no_address(error: OSError, why: str) -> None:
+    assert unreachable(error) == why

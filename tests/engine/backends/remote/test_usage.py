@@ -26,7 +26,7 @@ MESSAGES = (
     ("tail", "usage"),
     [
         (RESPONSE, Usage(11, 5, 2)),
-        (MESSAGES, Usage(21, 12, 16)),
+        (MESSAGES, Usage(37, 12, 16)),
         (PLAIN, Usage(7, 3, None)),
         (STREAM, Usage(9, 40, 8)),
         (b'data: {"usage":null}\n\n', Usage()),
