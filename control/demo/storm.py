@@ -147,7 +147,9 @@ async def _capacity(service: Service, plan: Plan, clock: Clock, say: Say) -> tup
         best, filled = rate, width
     if best == 0:
         raise ServiceError(f"the engine answered nothing in {plan.probe:.0f} s; is it so slow?")
-    return best, filled
+    # Once more and longer: the best of several short looks is too good.
+    longer = replace(plan, probe=2 * plan.probe)
+    return await _closed(service, longer, filled, clock), filled
 
 
 async def _closed(service: Service, plan: Plan, width: int, clock: Clock) -> float:

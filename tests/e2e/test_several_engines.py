@@ -1,5 +1,6 @@
 """A real sidecar before two engines, one of which fails in its way: clients notice little of it."""
 
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -8,8 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from tests.control.sidecar_process import Sidecar, until
 from tests.e2e.behind.stub_engine import WAIT, StubEngine, stub_engine
+from tests.e2e.faults.plant import commands
+
+from surgetank.control.cli import main
 
 pytestmark = pytest.mark.e2e
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -108,6 +113,25 @@ def test_one_that_fails_is_left_out_and_comes_back(two: Two) -> None:
     assert 0 < look["back_in"] <= 30
     assert two.statuses(4) == {200}
     assert len(two.a.seen) == 5
+
+
+def test_the_runbook_for_it_can_be_followed(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    two.a.status = 500
+    two.statuses(12)
+    two.is_in(a="ejected", b="up")
+    monkeypatch.setenv("SURGETANK_URL", two.sidecar.listeners["admin"])
+
+    def states_after(section: str) -> list[str]:
+        states = []
+        for command in commands("BackendLeftOut", section):
+            words = shlex.split(command.replace("NAME", "a"))[1:]
+            done = CliRunner().invoke(main, words, input="", catch_exceptions=False)
+            assert done.exit_code == 0, f"$ {command}\n{done.output}"
+            states.append(two.looks()["a"]["state"])
+        return states
+
+    assert set(states_after("Diagnosis")) == {"ejected"}
+    assert states_after("Mitigation") == ["ejected", "draining", "ejected"]
 
 
 def test_one_that_dies_costs_no_new_request(two: Two) -> None:

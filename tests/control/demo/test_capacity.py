@@ -36,14 +36,14 @@ async def _measured(
 async def test_more_callers_come_until_they_get_no_more_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert await _measured(monkeypatch, 256, 5.0) == ((5.0, 8), [2, 4, 8, 16])
+    assert await _measured(monkeypatch, 256, 5.0) == ((5.0, 8), [2, 4, 8, 16, 8])
 
 
 async def test_an_engine_that_tells_its_slots_is_not_asked_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert await _measured(monkeypatch, 6, 100.0) == ((6.0, 6), [2, 4, 6])
-    assert await _measured(monkeypatch, 1, 100.0) == ((1.0, 1), [1])
+    assert await _measured(monkeypatch, 6, 100.0) == ((6.0, 6), [2, 4, 6, 6])
+    assert await _measured(monkeypatch, 1, 100.0) == ((1.0, 1), [1, 1])
 
 
 async def test_an_engine_that_answers_nothing_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
