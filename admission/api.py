@@ -30,6 +30,10 @@ class Ask:
         return len(self.prompt)
 
     @property
+    def estimated(self) -> bool:
+        return False
+
+    @property
     def max_tokens(self) -> int:
         return self.sampling.max_tokens
 

@@ -191,7 +191,7 @@ TENANT: dict[str, Callable[[str], str]] = {
     "x-gateway-inference-fairness-id": _name,
     "x-smg-tenant-id": _name,
 }
-_OTHERS = ("authorization", "x-request-id", "traceparent", "tracestate")
+_OTHERS = ("authorization", "x-api-key", "x-request-id", "traceparent", "tracestate")
 _READ = frozenset((*ATTEMPT, *DEADLINE, *PATIENCE, *PRIORITY, *TENANT, *_OTHERS))
 
 
@@ -242,7 +242,7 @@ def read_arrival(
     """Read one request's headers; `peer` is the address that they came from."""
     reader = _Reader(headers)
     attempt, detected_by = _read_attempt(reader)
-    caller = tenants.caller(reader.read("authorization", str), peer)
+    caller = tenants.caller(_authorization(reader), peer)
     tenant = _read_tenant(reader, caller)
     highest, lowest = tenants.classes(tenant)
     parent = _read_parent(reader)
@@ -264,8 +264,14 @@ def read_arrival(
 
 def read_barred(headers: Headers, tenants: Tenants, peer: str) -> Refusal | None:
     """Why whoever sends these headers may not ask; None: it may."""
-    why = tenants.caller(_Reader(headers).read("authorization", str), peer).barred
+    why = tenants.caller(_authorization(_Reader(headers)), peer).barred
     return refusals.barred(why) if why else None
+
+
+def _authorization(reader: _Reader) -> str | None:
+    """As it stands; else made of the header in which Anthropic's clients send their key."""
+    key = reader.read("x-api-key", str)
+    return reader.read("authorization", str) or (None if key is None else f"Bearer {key}")
 
 
 def _read_attempt(reader: _Reader) -> tuple[int, str]:

@@ -44,6 +44,7 @@ class Failure(msgspec.Struct, frozen=True):
     attempt: int
     advised: float | None  # seconds to wait; None: do not retry, or nothing was said
     span: SpanId | None = None  # that tells of it
+    deaths: int = 0  # as in Ticket
 
 
 class Return(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from surgetank.admission import refusals
 from surgetank.admission.api import Ask, Delta, End, Listener
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
+from surgetank.admission.routing.moves import lost
 from surgetank.admission.routing.side import EngineSide
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
@@ -126,7 +127,7 @@ class Call:
     def on_lost(self, detail: str) -> None:
         """The engine died with it."""
         self.request_id = None
-        refusal = refusals.backend_down(detail)
+        refusal = lost(self._ticket, detail, begun=True)
         if self._ticket.first_token_at is None:
             self._owner.turned_away(self, refusal)
         else:
@@ -202,7 +203,7 @@ class Call:
         gap = None if choice.last_at is None else now - choice.last_at
         if gap is not None:
             ticket.longest_gap = max(ticket.longest_gap, gap / new)
-        recorder.output_tokens(model=ticket.model, count=new, gap=gap)
+        recorder.output_tokens(ticket.model, new, gap)
         choice.tokens += new
         choice.last_at = ticket.last_token_at = now
         ticket.output_tokens += new

@@ -167,7 +167,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         if known is not None and model not in self.names():
             raise Refused(refusals.unknown_model(model, self.names()))
         if served is None:
-            raise Refused(refusals.backend_down())
+            raise Refused(self.engines.absent())
         return served
 
     def names(self) -> list[str]:
@@ -199,7 +199,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def ready(self) -> bool:
         """Whether a new request would find an engine, and is wanted."""
-        return not self.draining and self.engines.served is not None
+        return not self.draining and self.engines.serving is not None
 
     # For control.
 
@@ -227,7 +227,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
 
     def snapshot(self) -> DeskSnapshot:
         """Everything that can be seen from outside, now."""
-        now, served, sides = self.now(), self.engines.served, self._sides
+        now, served, sides = self.now(), self.engines.serving, self._sides
         engines = self.engines.looks(now)
         levels = self._queue.levels(now)
         kv_blocks = None if served is None else sides.kv_blocks or None
@@ -239,7 +239,6 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
             queue=levels,
             dispatched=sides.whole.permits,
             dispatched_seqs=sides.whole.seqs,
-            unheard=sides.whole.unheard,
             kv_blocks_reserved=sides.whole.kv_blocks,
             kv_blocks=kv_blocks,
             drain_rate=self._pace.drain_rate,
@@ -299,7 +298,7 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
     def _submit(self, ticket: Ticket, served: ModelT, ask: AskT, listener: ListenerT) -> Work:
         now = self.now()
         ticket.model = served.name
-        ticket.prompt_tokens = ask.prompt_tokens
+        ticket.prompt_tokens, ticket.estimated = ask.prompt_tokens, ask.estimated
         ask = self._cut(ticket, ask)
         ticket.max_tokens = ask.max_tokens
         ticket.n = ask.n
@@ -332,9 +331,10 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
         if self.draining:
             return refusals.draining()
         if not self.engines.serves(served):
-            return refusals.backend_down()
+            return self.engines.absent()
         self._dispatcher.account(now)
-        self._sides.look(now)
+        if not self._sides.look(now):
+            return self.engines.absent()
         ticket.found = self.peek.found(ticket, now)
         verdict = self._gate.decide(ticket, served.card, now, self._sides.stalled_for(now))
         return self._quotas.admit(ticket, verdict)
@@ -345,11 +345,11 @@ class FrontDesk(Generic[ModelT, AskT, ListenerT]):
             if call.permit is not None and call.side is side:
                 self.end(call, refusals.backend_down(why))
 
-    def _end_waiting(self, why: str) -> None:
+    def _end_waiting(self, refusal: Refusal) -> None:
         """What waits is told that nobody is there, because a retry is the client's choice."""
         for call in list(self._dispatcher.calls.values()):
             if call.permit is None:
-                self.end(call, refusals.backend_down(why))
+                self.end(call, refusal)
 
     def _cut(self, ticket: Ticket, ask: AskT) -> AskT:
         """In a brown-out the low classes get shorter answers."""

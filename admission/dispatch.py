@@ -17,9 +17,10 @@ from surgetank.admission.outcome import Refusal
 from surgetank.admission.pace import Pace
 from surgetank.admission.queue import Queue
 from surgetank.admission.routing.choice import Choice
+from surgetank.admission.routing.moves import may_move
 from surgetank.admission.routing.side import EngineSide, Why
 from surgetank.admission.routing.sides import Sides
-from surgetank.admission.ticket import Ticket
+from surgetank.admission.ticket import MOVED, Ticket
 from surgetank.admission.work import Work
 from surgetank.engine.api import BackendDown
 from surgetank.telemetry.clock import Clock
@@ -115,7 +116,7 @@ class Dispatcher:
         ticket, side = call.ticket, call.side
         if side is None or call.permit is None:
             return False
-        if len(ticket.turned_away) >= self._sides.config.moves:
+        if not may_move(ticket, why, self._sides.config):
             return False
         now, tried = self._clock.monotonic(), (*ticket.turned_away, side.name)
         self._sides.look(now)
@@ -125,8 +126,9 @@ class Dispatcher:
         self._let_go(call, why.outcome, why.reason)
         self._laws.moved(ticket, side)
         side.moved_away += 1
-        ticket.turned_away, ticket.dispatched_at, call.request_id = tried, None, None
-        ticket.happened(now, f"moved from {side.name}: {why.message}")
+        ticket.turned_away, ticket.moved_at = tried, now
+        ticket.dispatched_at, call.request_id = None, None
+        ticket.happened(now, f"{MOVED} {side.name}: {why.message}")
         self._queue.restore(ticket, now)
         self._recorder.enqueued(
             lane=ticket.lane, priority=ticket.priority, tokens=ticket.prompt_tokens
@@ -207,7 +209,7 @@ class Dispatcher:
         if self._gate.enforces_deadlines and (due := ticket.due) is not None and due <= now:
             refusal = refusals.deadline_in_queue(ticket, now)
         elif self._gate.gives_way(ticket, now):
-            refusal = refusals.target_missed(ticket, self._laws.target(ticket.priority), now)
+            refusal = refusals.gives_way(ticket, self._laws.target(ticket.priority), now)
         else:
             return False
         self._end(self.calls[ticket], refusal)
@@ -286,7 +288,8 @@ class Dispatcher:
             permit.dropped()
         else:
             permit.ignored()
-        if self._sides.observe(call.side, outcome, reason, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        if self._sides.observe(call.side, call.ticket, outcome, reason, now):
             log.warning("engine %s is left out for a while: it failed again", call.side.name)
         if not call.finished:
             call.stop()
@@ -296,7 +299,7 @@ class Dispatcher:
             lane=ticket.lane,
             priority=ticket.priority,
             tokens=ticket.prompt_tokens,
-            wait=0.0 if ticket.queued_at is None else now - ticket.queued_at,
+            wait=0.0 if (since := ticket.waits_since) is None else now - since,
             how=how,
         )
 

@@ -13,6 +13,7 @@ _PLAIN: dict[str, Callable[[EngineLook], float | None]] = {
     "backend_wait_seconds": lambda engine: engine.wait,
     "backend_moves_total": lambda engine: engine.moved_away,
     "backend_ejections_total": lambda engine: engine.ejections,
+    "backend_restarts_total": lambda engine: engine.restarts,
 }
 
 

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from surgetank.admission.kv import blocks_for
+from surgetank.admission.kv import blocks_for, usable
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.refusals import over
@@ -23,8 +23,9 @@ def never_fits(ticket: Ticket, card: ModelCard, limits: Limits) -> Refusal | Non
         return _never(Reason.NEVER_FITS_CONTEXT, most, limit, name, "max_tokens")
     if prompt + most > (limit := card.context_length or inf):
         return _never(Reason.NEVER_FITS_CONTEXT, prompt + most, limit, "context_length")
-    if (blocks := blocks_for(prompt, most, n, card.kv_block_size)) > (card.kv_blocks or inf):
-        return _never(Reason.NEVER_FITS_KV, blocks, card.kv_blocks, "kv_blocks")
+    blocks, pool = blocks_for(prompt, most, n, card.kv_block_size), usable(card)
+    if blocks > (pool or inf):
+        return _never(Reason.NEVER_FITS_KV, blocks, pool, "kv_blocks")
     return None
 
 

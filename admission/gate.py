@@ -117,8 +117,8 @@ class Gate:
         return room.slots_free(side, ticket, now)
 
     def gives_way(self, ticket: Ticket, now: float) -> bool:
-        """The check at dequeue: what has missed its target gives way, where another that waits can
-        still meet it. Admission keeps waits below the target, so this is for what it could not
+        """The check at dequeue: what cannot be in time any more gives way, where another that waits
+        still can. Admission keeps waits below the target, so this is for what it could not
         foresee; without it one stall makes everybody late, each because of the one before."""
         if not self._enforce or not self._laws.missed(ticket, now):
             return False

@@ -29,7 +29,7 @@ from surgetank.engine.api import ModelCard
 from surgetank.telemetry.slo import SloTargets
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import Priority
+from surgetank.telemetry.vocabulary import Lane, Priority
 
 _WEIGHT = 0.05  # of the newest request in the means
 _LEAST_SHARE = 0.01  # of the engine, where a class has no floor share: W stays finite
@@ -79,12 +79,12 @@ class Laws:
         self._lengths = OutputLengths(config.output_quantile)
         self._calibration = Calibration()
         self._pressure = Pressure()
+        self._dispatched_at = 0.0  # the newest of all
 
     # What happens.
 
     def stepped(self, side: EngineSide, record: StepRecord, cached: int) -> None:
         """An engine reported a step, in which prompts began that it held `cached` tokens of."""
-        side.ledger.reported()
         cold = self._sides.rates is None
         side.view.stepped(record, waiting=self._queue.requests > 0)
         self._sides.learned()
@@ -92,8 +92,7 @@ class Laws:
             self._seen = 0
             self._queue.reprice(self._repriced)
         side.backlog.read(record.prefill_tokens + cached)
-        pool = record.kv_used + record.kv_cached + record.kv_free
-        side.kv_used = record.kv_used / pool if pool else None
+        side.stepped(record)
 
     def admitted(self, ticket: Ticket) -> None:
         """It may wait: the means follow what is admitted, not what anybody may ask for."""
@@ -111,6 +110,7 @@ class Laws:
             if ticket.forecast is not None:
                 ticket.forecast = (ticket.forecast[0], side.view.stalled)
         self._queue.served(ticket, now)
+        self._dispatched_at = now
         side.backlog.dispatched(ticket.priority, ticket.prompt_tokens)
         estimate, size = ticket.estimate, 1 if side.card is None else side.card.kv_block_size
         return side.ledger.take(
@@ -179,6 +179,8 @@ class Laws:
         if not (line.empty and self.slots_free(ticket, now)):
             whole = self._sides.whole
             running = whole.seconds / max(1, whole.seqs)
+            if whole.seqs == 1:  # what is left of it
+                running = max(0.0, running - rates.drain * (now - self._dispatched_at))
             slot = line.seconds(rates.drain, floor, running)
         prefill = self._reading(rates, line.tokens(rates.drain, floor))
         age = self._sides.age(now)
@@ -186,8 +188,9 @@ class Laws:
 
     def threshold(self, ticket: Ticket, now: float, *, contended: bool = False) -> Threshold:
         """How long it may wait; `contended`: it has to wait for a slot."""
+        share = self._config.retry_wait_share if ticket.lane is Lane.RETRY else 1.0
         return threshold(
-            self._limits.get(Limit.KAPPA),
+            share * self._limits.get(Limit.KAPPA),
             self.target(ticket.priority),
             self._slack(ticket, now),
             ticket.estimate.prefill if contended else 0.0,
@@ -204,10 +207,12 @@ class Laws:
         return max(target, seconds / self._limits.get(Limit.KAPPA))
 
     def missed(self, ticket: Ticket, now: float) -> bool:
-        """Whether it cannot have its first token within its target any more."""
+        """Whether its first token can no more come within its target, or what its caller waits for
+        while he does."""
         if self._sides.rates is None or not self._config.dynamic:
             return False
-        return now - ticket.arrived + ticket.estimate.prefill > self.target(ticket.priority)
+        late = now - ticket.arrived + ticket.estimate.prefill > self.target(ticket.priority)
+        return late or self._slack(ticket, now) < 0.0
 
     def least(self, ticket: Ticket) -> float:
         """Seconds to its first token on an idle engine, at the least."""

@@ -37,7 +37,10 @@ class LawsConfig(BaseModel):
         "bursts. A caller's own deadline holds all the same.",
     )
     retry_wait_share: float = Field(
-        default=0.5, gt=0, le=1, description="Of the wait a first attempt may have, a retry's."
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Of the wait that the TTFT target allows a first attempt, a retry's.",
     )
     output_quantile: float = Field(
         default=0.7, ge=0.5, le=1, description="Of past outputs, what KV memory is promised for."

@@ -85,7 +85,7 @@ SPECS: dict[Limit, LimitSpec] = {
     ),
     # The laws' own numbers.
     Limit.KAPPA: LimitSpec(
-        0.7, 0.05, 2.0, "share", "Of a request's slack, how much may be wait.", whole=False
+        0.7, 0.05, 2.0, "share", "Of the TTFT target, how much may be wait.", whole=False
     ),
     Limit.KV_RESERVE_LOW: LimitSpec(
         0.80, 0.05, 1.0, "share", "The KV pool's share for batch and sheddable.", whole=False

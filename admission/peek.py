@@ -52,7 +52,7 @@ class Peek:
             tokens=self._queue.tokens,
             ahead=self._queue.choices_ahead(ticket.priority),
             running=self._sides.whole.seqs,
-            kv=self._sides.whole.kv_blocks / (self._sides.kv_blocks or math.inf),
+            kv=self._sides.whole.kv_blocks / (self._sides.kv_usable or math.inf),
             threshold=self._laws.threshold(ticket, now).seconds,
         )
 

@@ -29,18 +29,6 @@ class Ledger:
         self.prompt = 0.0  # prompt tokens
         self.output = 0.0  # expected output tokens, of all choices
         self.returned = dict.fromkeys(Return, 0)
-        self._taken = [0, 0]  # sequences, since the engine's last report and the one before
-        self._given = [0, 0]
-
-    def reported(self) -> None:
-        """The engine told whom it has: it may not have heard of the newest changes."""
-        self._taken = [0, self._taken[0]]
-        self._given = [0, self._given[0]]
-
-    @property
-    def unheard(self) -> tuple[int, int]:
-        """Sequences taken and given back of late, which the engine's last report may not tell."""
-        return sum(self._taken), sum(self._given)
 
     def room(self, n: int, kv_blocks: int, *, max_seqs: float, max_kv_blocks: float) -> bool:
         """Whether n sequences with that many blocks may go in. A request wider than the bounds
@@ -54,14 +42,12 @@ class Ledger:
     ) -> "Permit":
         """Promise it; must be given back exactly once. `output` tokens of each choice."""
         permit = Permit(self, n, kv_blocks, seconds, prompt, n * output)
-        self._taken[0] += n
         self._add(permit, +1)
         return permit
 
     def give_back(self, permit: "Permit", how: Return) -> None:
         """For the permit: what it held is free again."""
         self.returned[how] += 1
-        self._given[0] += permit.n
         self._add(permit, -1)
 
     def grow(self, kv_blocks: int) -> None:

@@ -19,6 +19,21 @@ def backend_down(detail: str = "the engine is not connected") -> Refusal:
     return Refusal(Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, f"backend down: {detail}")
 
 
+def engines_lost(count: int) -> Refusal:
+    """So many engines died while they worked on it."""
+    message = (
+        f"backend down: {count} engines were lost while they worked on this request, so it goes to "
+        "no other; do not send it again"
+    )
+    return Refusal(Outcome.BACKEND_DOWN, Reason.ENGINES_LOST, message)
+
+
+def drained(engines: str) -> Refusal:
+    """An operator took every engine that is there out of rotation."""
+    message = f"draining: no engine takes requests: {engines}"
+    return Refusal(Outcome.DRAINING, Reason.OPERATOR, message)
+
+
 def barred(why: str) -> Refusal:
     """Nobody whom we know asks."""
     return Refusal(Outcome.UNAUTHENTICATED, Reason.API_KEY, f"unauthenticated: {why}")
@@ -58,16 +73,19 @@ def queue_timeout(ticket: Ticket, longest: float, now: float) -> Refusal:
     )
 
 
-def target_missed(ticket: Ticket, target: float, now: float) -> Refusal:
-    """It waited past its class's target, and others can still meet theirs."""
-    waited = now - ticket.arrived
+def gives_way(ticket: Ticket, target: float, now: float) -> Refusal:
+    """It waited too long for its class's target, or to be answered before its client leaves; others
+    can still be in time."""
+    waited, limit, name = now - ticket.arrived, target, "ttft_target"
+    if waited + ticket.estimate.prefill <= target and ticket.due is not None:
+        limit, name = ticket.due - ticket.arrived, "deadline"
     return Refusal(
         Outcome.EXPIRED,
         Reason.QUEUE_TIMEOUT,
-        f"expired: waited {waited:.2f} s, past the target for its first token; others go first",
+        f"expired: waited {waited:.2f} s; {name} of {limit:.2f} s cannot be met, others go first",
         measured=waited,
-        limit=target,
-        limit_name="ttft_target",
+        limit=limit,
+        limit_name=name,
     )
 
 

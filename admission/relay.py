@@ -14,6 +14,7 @@ from surgetank.admission.outcome import Refusal
 from surgetank.admission.permit import Permit
 from surgetank.admission.prompt_size import PromptSizes
 from surgetank.admission.routing.affinity import Prefix, prefix_key
+from surgetank.admission.routing.moves import lost
 from surgetank.admission.routing.side import Attached, EngineSide
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
@@ -36,6 +37,7 @@ class RelayAsk(msgspec.Struct, frozen=True):
     exact: bool
     characters: int  # of text in the prompt
     rewrite: Callable[[bytes, int], bytes]  # (body, most): the body with fewer max_tokens
+    estimated: bool = True  # its prompt_tokens
     beginning: str = ""  # of the prompt, by which it belongs to an engine; "": it may go anywhere
 
     @property
@@ -48,7 +50,8 @@ class RelayAsk(msgspec.Struct, frozen=True):
 
     def cut(self, most: int) -> "RelayAsk":
         body = self.rewrite(self.forward.body, most)
-        return replace(self, forward=replace(self.forward, body=body), max_tokens=most)
+        forward = replace(self.forward, body=body, max_tokens=most)
+        return replace(self, forward=forward, max_tokens=most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class RelayModel:
     name: str
     card: ModelCard
     names: tuple[str, ...]  # all that the engine answers to
+    ignores: frozenset[str] = frozenset()  # fields of a chat that an engine of it passes over
 
 
 class RelayListener(Protocol):
@@ -68,6 +72,10 @@ class RelayListener(Protocol):
 
     def on_data(self, data: bytes, between: bool) -> None:
         """Bytes of the body, framed as the head says; `between`: they end between two chunks."""
+
+    def direct(self) -> Callable[[bytes], None] | None:
+        """Where whole chunks may be written past on_data(), until its client falls behind or the
+        answer ends; None: on_data() has to see what comes next."""
 
     def on_end(self, end: End, complete: bool) -> None:
         """Exactly once, after the last byte; `complete`: the engine's whole answer was told, be it
@@ -95,6 +103,7 @@ class Relay:
         self._remote = engines[0].remote
         self._sizes = sizes
         self._ticket = ticket
+        ticket.told = Usage()
         self._ask = ask
         self._listener = listener
         self._answered = False  # its client has heard something
@@ -158,7 +167,7 @@ class Relay:
         end = End(
             outcome=ticket.outcome or Outcome.INTERNAL,
             refusal=refusal,
-            prompt_tokens=ticket.prompt_tokens,
+            prompt_tokens=ticket.input_tokens,
             output_tokens=ticket.output_tokens,
             cached_tokens=ticket.cached_tokens,
         )
@@ -185,12 +194,36 @@ class Relay:
 
     def on_data(self, data: bytes, events: int, between: bool) -> None:
         """Bytes for the client; a stream's events are counted as tokens until its usage tells."""
-        if events and self._verdict is None:
-            self._count(events)
+        if events:
+            self.on_events(events, self._owner.now())
         try:
             self._listener.on_data(data, between)
         except Exception:
             self._broke()
+
+    def direct(self) -> Callable[[bytes], None] | None:
+        """Where its client is written to, if nothing stands between."""
+        return self._listener.direct()
+
+    def on_events(self, events: int, now: float) -> None:
+        """A stream's events came: tokens, as far as one can see."""
+        if self._verdict is not None:
+            return
+        ticket = self._ticket
+        last, ticket.last_token_at = ticket.last_token_at, now
+        if last is None:
+            self._first(now)
+            self._owner.recorder.output_tokens(ticket.model, events)
+        else:
+            gap = now - last
+            if gap > ticket.longest_gap:
+                ticket.longest_gap = gap
+            self._owner.recorder.output_tokens(ticket.model, events, gap)
+        ticket.output_tokens += events
+        if ticket.output_tokens > ticket.estimate.reserve:
+            each = ticket.output_tokens // ticket.n
+            if each > ticket.estimate.reserve:
+                self._owner.outgrew(self, each, events)
 
     def on_done(self, usage: Usage) -> None:
         """The answer is complete."""
@@ -199,10 +232,10 @@ class Relay:
             self._settle(usage)
         self._owner.end(self, self._verdict)
 
-    def on_lost(self, detail: str) -> None:
+    def on_lost(self, detail: str, begun: bool = True) -> None:
         """The connection broke."""
         self.request_id = None
-        self._not_taken(refusals.backend_down(detail))
+        self._not_taken(lost(self._ticket, detail, begun=begun))
 
     def _not_taken(self, refusal: Refusal) -> None:
         """Nothing that a proxy carries can go to another engine, nor what was answered in part."""
@@ -211,35 +244,25 @@ class Relay:
         else:
             self._owner.turned_away(self, refusal)
 
-    def _count(self, events: int) -> None:
-        now, ticket, recorder = self._owner.now(), self._ticket, self._owner.recorder
-        if ticket.first_token_at is None:
-            ticket.first_token_at = now
-            ticket.events.append((now, "first_token"))
-            recorder.first_token(
-                model=ticket.model, priority=ticket.priority, ttft=now - ticket.arrived
-            )
-            self._owner.heard(self)
-            self._owner.look_again()
-        gap = None if ticket.last_token_at is None else now - ticket.last_token_at
-        if gap is not None and gap > ticket.longest_gap:
-            ticket.longest_gap = gap
-        recorder.output_tokens(model=ticket.model, count=events, gap=gap)
-        ticket.last_token_at = now
-        ticket.output_tokens += events
-        each = ticket.output_tokens // ticket.n
-        if each > ticket.estimate.reserve:
-            self._owner.outgrew(self, each, events)
+    def _first(self, now: float) -> None:
+        ticket, owner = self._ticket, self._owner
+        ticket.first_token_at = now
+        ticket.events.append((now, "first_token"))
+        ttft = now - ticket.arrived
+        owner.recorder.first_token(model=ticket.model, priority=ticket.priority, ttft=ttft)
+        owner.heard(self)
+        owner.look_again()
 
     def _settle(self, usage: Usage) -> None:
         """What the answer says of itself is exact: it replaces what was counted and estimated."""
         ticket, recorder = self._ticket, self._owner.recorder
+        ticket.told = usage
         if usage.output_tokens is not None:
             missed = usage.output_tokens - ticket.output_tokens
             if missed > 0:
-                recorder.output_tokens(model=ticket.model, count=missed, gap=None)
+                recorder.output_tokens(ticket.model, missed)
             ticket.output_tokens = usage.output_tokens
-        prompt = ticket.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens
+        prompt = ticket.input_tokens
         self._sizes.observe(self._ask.characters, prompt)
         ticket.cached_tokens = min(prompt, usage.cached_tokens or 0)
         recorder.input_tokens(
@@ -287,15 +310,16 @@ class RelayAdapter:
     def serve(self, card: ModelCard, known: RelayModel | None) -> RelayModel:
         """Nothing needs to be read; by every name that all engines of that model answer to."""
         answering = [
-            each.remote.models
+            each.remote
             for each in self._engines
             if each.role is not Role.PREFILL
             and each.remote.card is not None
             and each.remote.card.name == card.name
         ]
-        first, *others = answering or [(card.name,)]
+        first, *others = [remote.models for remote in answering] or [(card.name,)]
         names = tuple(name for name in first if all(name in other for other in others))
-        return RelayModel(card.name, card, names)
+        ignored = [remote.vitals.found.ignores for remote in answering if remote.vitals.found]
+        return RelayModel(card.name, card, names, frozenset().union(*ignored))
 
     def open(
         self,

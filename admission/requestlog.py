@@ -83,7 +83,7 @@ def _fields(ticket: Ticket, refusal: Refusal | None) -> dict[str, str | int | fl
         fields |= {"reason": str(ticket.reason), "attempt": ticket.attempt}
     if ticket.dispatched_at is not None:
         fields |= {
-            "prompt_tokens": ticket.prompt_tokens,
+            "prompt_tokens": ticket.input_tokens,
             "output_tokens": ticket.output_tokens,
             "ttft": None if first is None else round(first - ticket.arrived, 6),
         }

@@ -6,7 +6,7 @@ import random
 from msgspec.structs import replace
 
 from surgetank.admission.attempts import RETRIED, Attempts, Failure
-from surgetank.admission.hints import Hints
+from surgetank.admission.hints import OVERBOOKED, Hints
 from surgetank.admission.laws import Laws
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.outcome import STATUS, Advice, Refusal
@@ -46,7 +46,7 @@ class Retries:
         if returned is not None:
             self._recorder.retry_returned(taken=returned.taken, obeyed=returned.obeyed)
             ticket.promised = held and bool(returned.obeyed)
-            ticket.earlier = returned.failure.span
+            ticket.earlier, ticket.deaths = returned.failure.span, returned.failure.deaths
         if ticket.lane is Lane.FIRST and returned is not None:
             ticket.attempt = returned.failure.attempt + 1
             ticket.detected_by = FINGERPRINT
@@ -74,19 +74,21 @@ class Retries:
         if refusal.outcome is Outcome.RETRY_BUDGET:
             self._recorder.retry_denied(refusal.limit_name)
         met = ticket.denied if refusal.outcome is Outcome.QUOTA else None
-        advised = self._hints.advise(
-            refusal.outcome,
-            now=now,
-            wait=met.refill_in if met else self._wait(refusal, ticket, now) if served else 0.0,
-            spacing=met.every if met else self._spacing(ticket),
-            deadline=ticket.deadline,
-            tenant=ticket.tenant,
-        )
+        advised = None
+        if refusal.reason is not Reason.ENGINES_LOST:  # the next engines would be lost as well
+            advised = self._hints.advise(
+                refusal.outcome,
+                now=now,
+                wait=met.refill_in if met else self._wait(refusal, ticket, now) if served else 0.0,
+                spacing=met.every if met else self._spacing(ticket),
+                deadline=ticket.deadline,
+                tenant=ticket.tenant,
+            )
         if advised is not None:
             self._recorder.advised(advised)
         if ticket.fingerprint and refusal.outcome in RETRIED:
             span = None if ticket.trace is None else ticket.trace.id
-            failure = Failure(now, ticket.attempt, advised, span)
+            failure = Failure(now, ticket.attempt, advised, span, ticket.deaths)
             self._attempts.failed(ticket.fingerprint, failure)
             if advised is not None and met is None:  # one at its quota is promised nothing
                 slot = now + advised
@@ -103,7 +105,7 @@ class Retries:
         return 0.0 if wait is None else wait.seconds
 
     def _spacing(self, ticket: Ticket) -> float:
-        """C / (beta * mu)."""
-        share = self._limits.get(Limit.RETRY_SHARE)
+        """C / (3 * beta * mu)."""
+        share = OVERBOOKED * self._limits.get(Limit.RETRY_SHARE)
         cost = ticket.estimate.seconds or self._laws.mean_cost
         return cost / (share * self._laws.drain) if share else math.inf

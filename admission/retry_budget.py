@@ -59,9 +59,13 @@ class Account:
 
     def covers(self, earned: float, cost: float, now: float, mean_cost: float) -> bool:
         """Whether a retry of that cost may pass, of which `earned` at most comes from deposits."""
+        left = self.left(earned, now, mean_cost)
+        return self._reserve >= self._most(mean_cost) or left >= cost
+
+    def left(self, earned: float, now: float, mean_cost: float) -> float:
+        """The most that such a retry may cost, but for one that a full reserve lets pass."""
         self._settle(now, mean_cost)
-        full = self._reserve >= self._most(mean_cost)
-        return full or min(earned, self._deposited) + self._reserve >= cost
+        return min(earned, self._deposited) + self._reserve
 
     def withdraw(self, earned: float, cost: float, now: float, mean_cost: float) -> None:
         """Pay for a retry that is covered: deposits that expire first go first, up to `earned`; the
@@ -145,6 +149,14 @@ class RetryBudget:
             return "all"
         unheld = self._all.balance(now, mean) - self.held
         return None if promised or unheld >= cost else "all"
+
+    def left(self, tenant: str, now: float, *, promised: bool) -> float:
+        """The most that a retry of that tenant's may cost."""
+        mean, account = self.mean_cost, self._account(tenant, now)
+        earned = account.earned(now, mean)
+        left = min(each.left(earned, now, mean) for each in (account, self._all))
+        unheld = self._all.balance(now, mean) - self.held
+        return left if promised else max(0.0, min(left, unheld))
 
     def withdraw(self, tenant: str, cost: float, now: float) -> None:
         """Pay for a retry that is covered, from both accounts."""

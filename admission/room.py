@@ -12,6 +12,7 @@ from surgetank.admission.kv import LOW_CLASSES, blocks_for
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.queue import Queue
+from surgetank.admission.routing.others import left
 from surgetank.admission.routing.side import EngineSide
 from surgetank.admission.routing.sides import Sides
 from surgetank.admission.ticket import Ticket
@@ -68,7 +69,7 @@ class Room:
             ticket.n,
             blocks_for(ticket.prompt_tokens, ticket.estimate.reserve, ticket.n, card.kv_block_size),
             max_seqs=most,
-            max_kv_blocks=share * (card.kv_blocks or math.inf),
+            max_kv_blocks=left(share * (side.kv_blocks or math.inf), side.kv_others),
         )
 
     def slots(self, side: EngineSide) -> float:
@@ -118,13 +119,12 @@ class Room:
 
     def kv_share(self, side: EngineSide) -> float:
         """The pool's use: what is promised, or what the engine reported if that is more."""
-        blocks = 0 if side.card is None else side.card.kv_blocks
-        promised = side.ledger.kv_blocks / (blocks or math.inf)
+        promised = side.ledger.kv_blocks / (side.kv_blocks or math.inf)
         return max(promised, side.kv_used or 0.0)
 
     def sees_kv(self, side: EngineSide) -> bool:
         """Whether anything is known of its pool."""
-        return side.card is not None and (bool(side.card.kv_blocks) or side.kv_used is not None)
+        return side.card is not None and (bool(side.kv_blocks) or side.kv_used is not None)
 
     def _left_to(self, side: EngineSide, ticket: Ticket, slots: float, now: float) -> float:
         """How many of the slots its class may fill; the others are kept for those above it,

@@ -45,7 +45,9 @@ class EngineLook:
     slots: float  # sequences that it may have now, by the limits, what was learned and slow start
     learned_slots: float | None  # as its queue and refusals taught; None: they taught nothing
     unread: int  # prompt tokens in it
-    kv_promised: float | None  # share of the pool
+    others: int  # sequences in it that are not ours, as it last told
+    kv_blocks: int  # that its sequences may hold; 0: not known
+    kv_promised: float | None  # share of them
     kv_used: float | None  # the same, or what it reported if that is more
     drain: float | None  # mu, engine-seconds per second
     model: StepModel | None
@@ -56,6 +58,18 @@ class EngineLook:
     ejections: int  # since the start
     routed: Mapping[Why, int]  # requests that went there, since the start
     moved_away: int  # of these, how many then went to another engine
+    restarts: int  # times that it came back, or was seen to be another process, since the start
+
+    @property
+    def drift(self) -> int | None:
+        """Sequences that we count in it and it does not, and requests that it is long done with and
+        that still hold their room; below 0: sequences that it has beside ours. None: it tells no
+        count."""
+        vitals = self.vitals
+        if vitals.drift is None:
+            return None
+        held = 0 if vitals.requests is None else self.dispatched - vitals.requests
+        return vitals.drift + held
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,6 @@ class DeskSnapshot:
     limits: tuple[LimitView, ...]
     limit_usage: dict[str, float]
     ignored_headers: dict[tuple[str, str], int]  # by header and problem
-    unheard: tuple[int, int] = (0, 0)  # sequences sent and taken back since its last report but one
     vitals: Vitals = field(default_factory=Vitals)  # what the first engine tells beside its steps
     engines: tuple[EngineLook, ...] = ()  # all of them, in the order of the configuration
 
@@ -107,18 +120,16 @@ class DeskSnapshot:
         return sum(engine.card.max_num_seqs for engine in taking if engine.card is not None)
 
     @property
+    def kv_usable(self) -> int | None:
+        """Of all KV blocks, those that sequences may hold."""
+        return None if self.kv_blocks is None else sum(each.kv_blocks for each in self.there)
+
+    @property
     def ledger_drift(self) -> int | None:
-        """Sequences that we count in the engines less those that they reported, beyond what may
-        still be on the way; None before any did."""
-        if self.vitals.foreign:
-            told = [each.vitals.drift for each in self.engines if each.vitals.drift is not None]
-            return sum(told) if told else None
-        step = self.last_step
-        if step is None:
-            return None
-        apart = self.dispatched_seqs - sum(step.running + step.waiting)
-        sent, taken_back = self.unheard
-        return apart - min(max(apart, -taken_back), sent)
+        """Sequences that we count in the engines less those that they do, by what they told of the
+        same moment; None before any did."""
+        told = [drift for each in self.engines if (drift := each.drift) is not None]
+        return sum(told) if told else None
 
     def view(self, name: Limit) -> LimitView:
         """One limit as it stands."""

@@ -11,6 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
+from surgetank.admission.doors.http.wording import wording_of
 from surgetank.admission.outcome import STATUS, Refusal
 from surgetank.admission.ticket import Ticket
 from surgetank.telemetry import conventions as names
@@ -129,7 +130,9 @@ class Finished:
                 names.ERROR_TYPE: error,
             }
         begun = ticket.stream and ticket.first_token_at is not None
-        answered: int | None = 200 if begun or refusal is None else refusal.http_status
+        answered: int | None = 200
+        if refusal is not None and not begun:
+            answered = wording_of(ticket.route).status(refusal)
         if ticket.reason is Reason.CLIENT_GONE and not begun:
             answered = None  # nobody was there to answer
         return {
@@ -190,7 +193,7 @@ def _generation(ticket: Ticket) -> Attributes:
         names.MAX_TOKENS: ticket.max_tokens,
         names.CHOICES: None if ticket.n == 1 else ticket.n,
         names.STREAM: True if ticket.stream else None,
-        names.INPUT_TOKENS: ticket.prompt_tokens,
+        names.INPUT_TOKENS: ticket.input_tokens,
         names.CACHED_TOKENS: ticket.cached_tokens,
         names.OUTPUT_TOKENS: ticket.output_tokens,
         names.FIRST_CHUNK: None if first is None else first - ticket.arrived,

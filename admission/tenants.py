@@ -113,7 +113,7 @@ class Caller:
 
 
 ANYBODY = Caller()
-_NO_KEY = Caller(barred="an API key is needed: Authorization: Bearer KEY")
+_NO_KEY = Caller(barred="an API key is needed: Authorization: Bearer KEY, or X-API-Key: KEY")
 _WRONG_KEY = Caller(barred="the API key is not known here")
 
 

@@ -9,6 +9,7 @@ from surgetank.admission.routing.side import Attached
 from surgetank.admission.ticket import Ticket
 from surgetank.admission.work import Owner
 from surgetank.engine.api import Backend, ModelCard
+from surgetank.engine.backends.remote.found import EMBEDDED
 from surgetank.engine.text.codec import TextCodec
 
 TextFrontDesk = FrontDesk[TextModel, Ask, Listener]
@@ -24,9 +25,9 @@ class TextAdapter:
         self._backends = backends
         self._make_codec = make_codec
         if len(backends) == 1:
-            self.engines = [Attached(backends[0])]
+            self.engines = [_attached(backends[0], EMBEDDED)]
         else:
-            self.engines = [Attached(each, str(at)) for at, each in enumerate(backends)]
+            self.engines = [_attached(each, str(at)) for at, each in enumerate(backends)]
 
     def serve(self, card: ModelCard, known: TextModel | None) -> TextModel:
         """A known tokenizer is not read again. Raises ValueError for one that cannot be read."""
@@ -39,3 +40,7 @@ class TextAdapter:
     ) -> Call:
         """Raises ValueError for stop strings that cannot be."""
         return Call(owner, self._backends, ticket, ask, served.codec, listener)
+
+
+def _attached(backend: Backend, name: str) -> Attached:
+    return Attached(backend, name, vitals=lambda: backend.vitals)

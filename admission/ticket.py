@@ -9,10 +9,12 @@ from surgetank.admission.leases.quotas import Denied, Taken
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.routing.affinity import Prefix
 from surgetank.admission.wait import Wait
+from surgetank.engine.backends.remote.api import Usage
 from surgetank.telemetry.tracecontext import SpanId, TraceContext
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
 
 MAX_EVENTS = 64  # of those that may repeat
+MOVED = "moved from"  # how the event begins of a request that another engine gets
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -49,7 +51,8 @@ class Ticket:
     deadline: float | None = None  # the whole answer is wanted by then
     patience: float | None = None  # seconds the client sits through before its first byte
     model: str = ""  # as the catalogue labels it; "" until the body was read
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # what the gate reckons with, to the end
+    estimated: bool = False  # that number, by the prompt's characters
     max_tokens: int = 0
     n: int = 1
     stream: bool = False
@@ -69,10 +72,13 @@ class Ticket:
     dispatched_at: float | None = None  # the last time, if it moved
     engine: str = ""  # the name of the one that it went to last; "": to none yet
     turned_away: tuple[str, ...] = ()  # the engines that it was moved away from, in order
+    moved_at: float | None = None  # the last time
+    deaths: int = 0  # engines that were lost while they worked on it, or on an earlier attempt
     first_token_at: float | None = None
     heard: bool = False  # its prompt counts as read
     last_token_at: float | None = None
     ended_at: float | None = None
+    told: Usage | None = None  # by an engine whose tokens are not ours to count
     cached_tokens: int = 0
     output_tokens: int = 0
     tpot: float | None = None  # seconds per output token after the first, of an ok request
@@ -91,10 +97,21 @@ class Ticket:
         return self.prompt_tokens + self.n * self.max_tokens
 
     @property
+    def input_tokens(self) -> int:
+        """Of its prompt, by the best that is known."""
+        told = None if self.told is None else self.told.prompt_tokens
+        return self.prompt_tokens if told is None else told
+
+    @property
     def unused_tokens(self) -> float:
         """Of those, what it did not use: an engine that never saw it read nothing."""
         used = 0 if self.dispatched_at is None else self.prompt_tokens + self.output_tokens
         return float(max(0, self.cost_tokens - used))
+
+    @property
+    def waits_since(self) -> float | None:
+        """When it came to the queue, the last time; None: it never did."""
+        return self.queued_at if self.moved_at is None else self.moved_at
 
     @property
     def due(self) -> float | None:

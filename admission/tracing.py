@@ -143,6 +143,6 @@ def ttft(ticket: Ticket) -> float | None:
 
 def _waited(ticket: Ticket) -> float | None:
     """Seconds in the queue; None: the engine did not get it."""
-    if ticket.queued_at is None or ticket.dispatched_at is None:
+    if ticket.waits_since is None or ticket.dispatched_at is None:
         return None
-    return ticket.dispatched_at - ticket.queued_at
+    return ticket.dispatched_at - ticket.waits_since

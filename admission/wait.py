@@ -4,7 +4,8 @@
 
 W_slot, until a slot is free: 0 while slots and KV are free and nothing waits ahead, else the work
 in the queue ahead (line.py) and one request's more: the running one whose end frees the slot. (With
-B sequences of mean cost C, each served at mu/B, the first of them ends after C/mu.)
+B sequences of mean cost C, each served at mu/B, the first of them ends after C/mu; of a single one
+what it has had since it was dispatched is done.)
 W_pre, until its prompt is reached: prompt tokens ahead, in the engine and in the queue, at a full
 chunk per step. A request waits for both at once, hence the larger of the two. Of several engines
 each reads what it has, b_i tokens at r_i per second, and who is done first takes from the queue. So

@@ -20,6 +20,10 @@ class Demand(Protocol):
         """Exact where the tokenizer is known, else an estimate."""
 
     @property
+    def estimated(self) -> bool:
+        """Whether prompt_tokens is."""
+
+    @property
     def max_tokens(self) -> int:
         """The most that a choice may get."""
 

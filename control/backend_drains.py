@@ -20,13 +20,15 @@ class BackendDrains:
         journal: Journal,
         names: Iterable[str],
         engines: Callable[[], Sequence[EngineLook]],
-        turn: Callable[[str, bool], None],
+        turn: Callable[[str, str | None], None],
     ) -> None:
-        """`engines`: all of them, now. `turn(name, on)`: that one gets no more requests, or some
-        again."""
+        """`engines`: all of them, now. `turn(name, by)`: that one gets no more requests, by whom
+        and why; None: it gets some again."""
         self._engines = engines
+        self._tell = turn
         self._drains = {
-            name: Drain(clock, journal, partial(turn, name), f"{name} draining") for name in names
+            name: Drain(clock, journal, partial(self._turn, name), f"{name} draining")
+            for name in names
         }
 
     @property
@@ -39,6 +41,10 @@ class BackendDrains:
         if name not in self._drains:
             raise UnknownName(f"{name} is no engine here; there are: {', '.join(self._drains)}")
         return self._drains[name]
+
+    def _turn(self, name: str, on: bool) -> None:
+        hold = self._drains[name].hold
+        self._tell(name, f"{hold.who}: {hold.why}" if hold is not None and on else None)
 
     def expire(self, desk: DeskSnapshot) -> None:
         """End what is over at the moment of that snapshot."""

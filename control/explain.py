@@ -1,19 +1,29 @@
 """One request's story: each stage's time, the decision and what it rested on, and what if now."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.peek import WhatIf
 from surgetank.admission.snapshot import Ended
-from surgetank.admission.ticket import Ticket
+from surgetank.admission.ticket import MOVED, Ticket
 from surgetank.admission.wait import Wait
 from surgetank.telemetry.vocabulary import Outcome, Priority
 
 
 class UnknownRequest(LookupError):
     """No such request is live or remembered; str() is the sentence."""
+
+
+class Known(StrEnum):
+    """How a number of tokens is known."""
+
+    EXACT = "exact"  # counted here
+    TOLD = "told"  # by the engine, in its usage
+    EVENTS = "events"  # of a stream whose usage did not come, about one a token
+    ESTIMATED = "estimated"  # by the prompt's characters
 
 
 class StageOut(BaseModel):
@@ -87,10 +97,13 @@ class ExplainOut(BaseModel):
     backend: str = Field(description="the engine that it went to last; empty: to none yet")
     moved_from: list[str] = Field(description="engines that were lost or turned it away, in order")
     prompt_tokens: int
-    cached_tokens: int
+    prompt_known: Known
+    cached_tokens: int | None = Field(description="null: its engine has not told")
     max_tokens: int
     choices: int
     output_tokens: int
+    output_known: Known
+    estimated_prompt: int = Field(description="what the gate reckoned with")
     estimated_output: float
     estimated_seconds: float = Field(description="engine-seconds that it was expected to cost")
     age: float = Field(description="seconds since it arrived")
@@ -141,11 +154,14 @@ def _explain(
         model=ticket.model,
         backend=ticket.engine,
         moved_from=list(ticket.turned_away),
-        prompt_tokens=ticket.prompt_tokens,
-        cached_tokens=ticket.cached_tokens,
+        prompt_tokens=ticket.input_tokens,
+        prompt_known=_prompt_known(ticket),
+        cached_tokens=_cached(ticket),
         max_tokens=ticket.max_tokens,
         choices=ticket.n,
         output_tokens=ticket.output_tokens,
+        output_known=_output_known(ticket),
+        estimated_prompt=ticket.prompt_tokens,
         estimated_output=ticket.estimate.output,
         estimated_seconds=ticket.estimate.seconds,
         age=now - ticket.arrived,
@@ -156,6 +172,23 @@ def _explain(
         found=_found(ticket),
         what_if=what_if,
     )
+
+
+def _prompt_known(ticket: Ticket) -> Known:
+    if ticket.told is not None and ticket.told.prompt_tokens is not None:
+        return Known.TOLD
+    return Known.ESTIMATED if ticket.estimated else Known.EXACT
+
+
+def _output_known(ticket: Ticket) -> Known:
+    if ticket.told is None:
+        return Known.EXACT
+    return Known.TOLD if ticket.told.output_tokens else Known.EVENTS
+
+
+def _cached(ticket: Ticket) -> int | None:
+    untold = ticket.told is not None and ticket.told.cached_tokens is None
+    return None if untold else ticket.cached_tokens
 
 
 def state(ticket: Ticket) -> str:
@@ -169,10 +202,11 @@ def state(ticket: Ticket) -> str:
 
 def stages(ticket: Ticket, now: float) -> list[StageOut]:
     """Consecutive parts of its life, which add up to the whole of it so far."""
-    started = next((at for at, what in ticket.events if what == "started"), None)
+    sent, events = ticket.dispatched_at or 0.0, ticket.events
+    started = next((at for at, what in events if what == "started" and at >= sent), None)
     marks = (
         ("door and gate", ticket.queued_at),
-        ("queue", ticket.dispatched_at),
+        *_waits(ticket),
         ("first step", started),
         ("rest of prefill", ticket.first_token_at),
         ("decode", ticket.last_token_at if ticket.ended_at is not None else None),
@@ -188,6 +222,19 @@ def stages(ticket: Ticket, now: float) -> list[StageOut]:
         told.append(StageOut(stage=stage, seconds=until - since))
         since = until
     return told
+
+
+def _waits(ticket: Ticket) -> Iterator[tuple[str, float | None]]:
+    """Its time in the queue, and if it moved, each time there and in an engine that lost it."""
+    queue, left = "queue", iter(ticket.turned_away)
+    for at, what in ticket.events if ticket.turned_away else ():
+        if what == "dispatched":
+            yield queue, at
+        elif what.startswith(MOVED):
+            yield f"in {next(left)}, in vain", at
+            queue = "queue again"
+    if not ticket.turned_away or ticket.dispatched_at is None:
+        yield queue, ticket.dispatched_at
 
 
 def _sentence(ticket: Ticket, refusal: Refusal | None, told: list[StageOut], total: float) -> str:

@@ -107,7 +107,7 @@ PRESETS: dict[str, Preset] = {
         (
             Choice("slo.ttft", 0.5, "A suggestion later than the next keystrokes is noise."),
             *_pace(0.05, "20 tokens a second: a line of code in half a second."),
-            Choice("gate.kappa", 0.5, "Prompts are files: half of the slack is for reading them."),
+            Choice("gate.kappa", 0.5, "Prompts are files: half of the target is for reading them."),
             Choice("gate.laws.patience_batch", 6.0, "Whole-file edits run in the background."),
             Choice("gate.laws.patience_sheddable", 6.0, "Speculative completions can wait, or go."),
             Choice(

@@ -317,9 +317,11 @@ class Sidecar:
         for engine in self._engines:
             engine.apply(settings)
 
-    def _turn_backend(self, name: str, on: bool) -> None:
-        engines = self._desk.engines
-        (engines.drain if on else engines.undrain)(name)
+    def _turn_backend(self, name: str, by: str | None) -> None:
+        if by is None:
+            self._desk.engines.undrain(name)
+        else:
+            self._desk.engines.drain(name, by)
         self._standing.save()
 
     def _turn_drain(self, on: bool) -> None:

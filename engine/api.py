@@ -3,12 +3,15 @@
 Free of torch: the sidecar imports this file, the engine process speaks it.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import FinishReason, Move, Priority
+
+if TYPE_CHECKING:
+    from surgetank.engine.backends.remote.found import Vitals
 
 # How `detail` begins when a choice is refused for want of memory, of whatever kind.
 OUT_OF_MEMORY = "out of memory"
@@ -129,9 +132,10 @@ class StepOutput(msgspec.Struct, frozen=True, tag="step"):
     started: list[Started]
     record: StepRecord | None  # None: only finishes, no step was run (e.g. a refusal while idle)
     moved: list[tuple[int, Move]] = []  # (request_id, what), for each choice that was
+    heard: int = 0  # messages of this connection that the engine had taken in before
 
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class BackendDown(Exception):
@@ -188,6 +192,10 @@ class Engine(Protocol):
 
 class Backend(Engine, Protocol):
     """An engine that takes token ids. Neither method blocks; failures arrive through the sink."""
+
+    @property
+    def vitals(self) -> "Vitals":
+        """What it tells of itself beside its steps, now."""
 
     def submit(self, request: GenerateRequest, sink: Sink) -> None:
         """Hand over one request; raises BackendDown when there is no engine."""

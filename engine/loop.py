@@ -30,6 +30,7 @@ class StepLoop:
         self.roster = roster
         self.intake = intake
         self.steps = 0
+        self.heard = 0  # messages taken in since the sidecar connected
         self._budgets = budgets
         self._clock = clock
         self._relief = Relief(runner, roster)
@@ -62,6 +63,7 @@ class StepLoop:
 
     def take(self, commands: Commands) -> None:
         """What arrived between two steps. Raises ProtocolError."""
+        self.heard += 1
         if commands.settings is not None:
             self._apply(commands.settings)
         now = self._clock.monotonic()
@@ -74,6 +76,11 @@ class StepLoop:
         for request_id, index in commands.cancel:
             self.intake.cancel(request_id, index)
 
+    def abandon(self) -> int:
+        """Nobody listens any more: all out. Returns how many choices that were."""
+        self.heard = 0
+        return self.intake.abandon()
+
     def step(self, times: Times) -> StepOutput | None:
         """One step, or only the answers due; None without either. `times` has what came before.
 
@@ -81,7 +88,9 @@ class StepLoop:
         """
         self.intake.expire(self._clock.monotonic())
         if not self.roster and not self._showing:
-            return StepOutput(self._answers(), [], None) if self.intake.answers else None
+            if not self.intake.answers:
+                return None
+            return StepOutput(self._answers(), [], None, heard=self.heard)
         watch = Stopwatch(self._clock)
         view, budget = self.roster.view, self.budget
         if not self.roster:
@@ -99,7 +108,7 @@ class StepLoop:
         told = record(self.steps, now, plan, scheduled, budget, view, times, trouble)
         self._showing = bool(self.roster)
         self._budgets.learn(told)
-        return StepOutput(tokens + self._answers(), started, told, moved)
+        return StepOutput(tokens + self._answers(), started, told, moved, self.heard)
 
     def _apply(self, settings: Settings) -> None:
         """New limits, held within what the process was built for."""

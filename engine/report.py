@@ -120,6 +120,7 @@ def record(
         kv_used=pool.used,
         kv_cached=pool.cached,
         kv_free=pool.free,
+        kv_limit=pool.limit,
         kv_stored_tokens=pool.stored_tokens,
         kv_resident_tokens=plan.context,
         prefix_hit_tokens=scheduled.prefix_hits,

@@ -93,7 +93,7 @@ class Server:
 
     def _drain(self, arrived: Arrived) -> None:
         if arrived.lost:
-            dropped = self._loop.intake.abandon()
+            dropped = self._loop.abandon()
             logger.warning("%d choices dropped with the connection", dropped)
         for commands in arrived.commands:
             try:

@@ -59,6 +59,11 @@ BACKEND_METRICS: tuple[MetricSpec, ...] = (
         "Times that an engine was left out for faults in a row; that it was full is none.",
         BACKEND,
     ),
+    _control.source_counter(
+        "backend_restarts_total",
+        "Times that an engine came back after it was lost, or was seen to be another process.",
+        BACKEND,
+    ),
     _control.gauge(
         "backend_metrics_age_seconds",
         "Since the embedded engine last reported a step, or another's metrics were last read; "

@@ -40,6 +40,7 @@ HEADER = closed(
     "x-gateway-inference-fairness-id",
     "x-smg-tenant-id",
     "authorization",
+    "x-api-key",
     "x-request-id",
     "traceparent",
     "tracestate",
@@ -174,7 +175,7 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     ),
     _admission.gauge(
         "wait_threshold_seconds",
-        "The wait above which an average request is refused: kappa times its slack.",
+        "The wait above which an average request is refused: kappa times its target.",
         unit="seconds",
     ),
     _admission.gauge(
@@ -199,7 +200,7 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     _admission.gauge("brownout_level", "Rung of the brown-out ladder; 0: nothing is held back."),
     _control.gauge(
         "ledger_drift",
-        "Sequences that the gate believes in the engine, less those that the engine reports.",
+        "Sequences that the gate believes in the engine, less those that it told of that moment.",
     ),
     _control.gauge(
         "limit",

@@ -153,7 +153,7 @@ class Recorder:
         """The first token of any of a request's choices, `ttft` seconds after its headers."""
         self._model(model).ttft[priority].observe(ttft)
 
-    def output_tokens(self, *, model: str, count: int, gap: float | None) -> None:
+    def output_tokens(self, model: str, count: int, gap: float | None = None) -> None:
         """`count` new tokens of one choice, `gap` seconds after its previous ones (None: first).
 
         Tokens that came together share the gap evenly.

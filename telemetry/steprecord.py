@@ -82,6 +82,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     predicted: float = 0.0  # seconds, by the step model before the step; 0: not fitted yet
     kv_swapped: int = 0  # blocks of the swap pool in use
     kv_faults: int = 0  # found by integrity checks since the record before
+    kv_limit: int = 0  # blocks that live sequences may hold; 0: all that there are
+    others: int = 0  # sequences in the engine that this sidecar did not send, as far as is known
     operators: tuple[float, ...] = (0.0,) * len(OPERATORS)  # all 0: this step was no sample
 
     @property

@@ -60,6 +60,7 @@ class Reason(StrEnum):
     CLIENT_GONE = "client_gone"
     SLOW_READER = "slow_reader"
     ENGINE_LOST = "engine_lost"
+    ENGINES_LOST = "engines_lost"
     ENGINE_REFUSED = "engine_refused"
     ENGINE_FULL = "engine_full"
     ENGINE_ERROR = "engine_error"

@@ -184,6 +184,9 @@ class Carried:
     def on_data(self, data: bytes, between: bool) -> None:
         """The proxy has it."""
 
+    def direct(self) -> None:
+        """Never: the proxy has it."""
+
     def on_end(self, end: End, complete: bool) -> None:
         self._sink = None
         self._door.on_over(end.refusal)

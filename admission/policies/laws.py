@@ -18,7 +18,6 @@ class LawsPolicy:
     """The laws' answers as yes or no. It learns nothing by itself: the estimators do."""
 
     def __init__(self, site: Site) -> None:
-        self._retry_wait = site.config.retry_wait_share
         self._limits = site.limits
         self._queue = site.queue
         self._pace = site.pace
@@ -62,11 +61,10 @@ class LawsPolicy:
         if wait is None:
             return self._slow_queue(ticket, now)
         allowed = self._laws.threshold(ticket, now, contended=wait.slot > 0.0)
-        limit = allowed.seconds * (self._retry_wait if ticket.lane is Lane.RETRY else 1.0)
-        if wait.seconds <= limit:
+        if wait.seconds <= allowed.seconds:
             return None
         return refusals.long_wait(
-            wait.seconds, limit, by_deadline=allowed.by_deadline, binding=wait.binding
+            wait.seconds, allowed.seconds, by_deadline=allowed.by_deadline, binding=wait.binding
         )
 
     def _slow_queue(self, ticket: Ticket, now: float) -> Refusal | None:
@@ -90,8 +88,8 @@ class LawsPolicy:
         short = self._budget.short_of(ticket.tenant, cost, now, promised=ticket.promised)
         if short is None:
             return None
-        balance = self._budget.balance(now)
-        return refusals.over(outcome, reason, cost, balance, f"retry_budget_{short}")
+        left = self._budget.left(ticket.tenant, now, promised=ticket.promised)
+        return refusals.over(outcome, reason, cost, left, f"retry_budget_{short}")
 
 
 laws = Plugin(LawsPolicy, "predicted wait against the dynamic threshold, in engine-seconds", True)

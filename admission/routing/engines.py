@@ -11,14 +11,16 @@ from typing import Any, Generic
 
 from msgspec.structs import replace
 
+from surgetank.admission import refusals
 from surgetank.admission.flow import FlowCount
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.laws import Laws
 from surgetank.admission.limits import Limit, Limits
 from surgetank.admission.lint import lint_engine
+from surgetank.admission.outcome import Refusal
 from surgetank.admission.pace import Pace
 from surgetank.admission.routing.look import look_at
-from surgetank.admission.routing.side import EngineSide
+from surgetank.admission.routing.side import EngineSide, SideState
 from surgetank.admission.routing.sides import Sides
 from surgetank.admission.snapshot import EngineLook
 from surgetank.admission.work import Adapter, ModelT
@@ -53,7 +55,7 @@ class Engines(Generic[ModelT]):
         now: Callable[[], float],
         pump: Callable[[], None],
         end_within: Callable[[EngineSide, str], None],
-        end_waiting: Callable[[str], None],
+        end_waiting: Callable[[Refusal], None],
     ) -> None:
         """`pump`: requests may go on. `end_within`, `end_waiting`: what that engine has ends, or
         what waits, and why."""
@@ -78,6 +80,22 @@ class Engines(Generic[ModelT]):
         """Of all engines, in the order of the configuration."""
         return tuple(side.name for side in self._sides.all)
 
+    @property
+    def serving(self) -> ModelT | None:
+        """The same, unless all that could take any refuse connections: they stop."""
+        return self.served if self._sides.takes else None
+
+    def absent(self, detail: str = "the engine is not connected") -> Refusal:
+        """Why no engine takes requests; `detail`: where no operator has to do with it."""
+        sides = [side for side in self._sides.all if side.role is not Role.PREFILL]
+        drained = any(side.member and side.drained_at is not None for side in sides)
+        if not drained or self._sides.takes:
+            return refusals.backend_down(detail)
+        said = ", ".join(f"{side.name} {_out(side, self._now())}" for side in sides)
+        if all(side.drained_at is not None for side in sides):
+            return refusals.drained(said)
+        return refusals.backend_down(f"no engine takes requests: {said}")
+
     def serves(self, served: ModelT) -> bool:
         """Whether what was asked of that model can still be asked. Of one engine that came back,
         nobody knows that it is the same."""
@@ -85,13 +103,15 @@ class Engines(Generic[ModelT]):
             return self.served is not None and self.served.card is served.card
         return self.served.name == served.name
 
-    def drain(self, name: str) -> None:
-        """Give that engine no new requests; what it has, it finishes. Raises UnknownEngine."""
+    def drain(self, name: str, by: str = "") -> None:
+        """Give that engine no new requests; what it has, it finishes. `by`: who wants it, and why.
+        Raises UnknownEngine."""
         side = self._named(name)
+        side.drained_by = by
         if side.drained_at is None:
             side.drained_at = self._now()
             if self._closed():
-                self._end_waiting(f"no engine takes requests: {name} drains")
+                self._end_waiting(self.absent())
             self._settle()
 
     def undrain(self, name: str) -> None:
@@ -133,11 +153,13 @@ class Engines(Generic[ModelT]):
 
     def down(self, side: EngineSide, detail: str) -> None:
         """An engine is not there any more."""
+        if side.vitals().foreign:
+            detail = "the engine was lost"  # clients are told no addresses
         side.went_down(self._now())
         closed = self._closed()
         self._end_within(side, detail)
         if closed:
-            self._end_waiting(detail)
+            self._end_waiting(self.absent(detail))
         self._settle()
 
     # Inside.
@@ -151,7 +173,7 @@ class Engines(Generic[ModelT]):
     def _closed(self) -> bool:
         """Whether the last engine that takes requests for the model is gone. What waits must end
         before another model is served: its engines would get it."""
-        if any(side.enlisted for side in self._sides.all):
+        if self._sides.takes:
             return False
         self.served = None
         return True
@@ -211,6 +233,14 @@ class _SideWatcher:
 
     def on_down(self, detail: str) -> None:
         self._engines.down(self._side, detail)
+
+
+def _out(side: EngineSide, now: float) -> str:
+    """Why it takes no requests, in words."""
+    state = side.state(now)
+    if state is SideState.DRAINING:
+        return f"is drained by {side.drained_by}" if side.drained_by else "is drained"
+    return "serves another model" if state is SideState.OTHER_MODEL else "is not connected"
 
 
 def largest(cards: Sequence[ModelCard]) -> ModelCard:

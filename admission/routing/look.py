@@ -11,7 +11,8 @@ from surgetank.admission.snapshot import EngineLook
 
 def look_at(side: EngineSide, sides: Sides, laws: Laws, now: float) -> EngineLook:
     """After sides.look(now)."""
-    rates, state, vitals, card = side.view.rates, side.state(now), side.vitals(), side.card
+    rates, state, vitals = side.view.rates, side.state(now), side.vitals()
+    card = None if state is SideState.DOWN else side.card
     probe = laws.average(now)
     return EngineLook(
         name=side.name,
@@ -29,7 +30,9 @@ def look_at(side: EngineSide, sides: Sides, laws: Laws, now: float) -> EngineLoo
         slots=0.0 if card is None else laws.room.slots(side),
         learned_slots=None if side.most == inf else side.most,
         unread=side.backlog.tokens,
-        kv_promised=side.ledger.kv_blocks / card.kv_blocks if card and card.kv_blocks else None,
+        others=side.others,
+        kv_blocks=side.kv_blocks,
+        kv_promised=side.ledger.kv_blocks / side.kv_blocks if card and side.kv_blocks else None,
         kv_used=laws.room.kv_share(side) if laws.room.sees_kv(side) else None,
         drain=None if rates is None else rates.drain,
         model=None if rates is None else rates.model,
@@ -40,4 +43,5 @@ def look_at(side: EngineSide, sides: Sides, laws: Laws, now: float) -> EngineLoo
         ejections=side.standing.ejections,
         routed=dict(side.routed),
         moved_away=side.moved_away,
+        restarts=side.restarts or 0,
     )

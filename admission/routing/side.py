@@ -8,13 +8,16 @@ from math import inf
 
 from surgetank.admission.backlog import PrefillBacklog
 from surgetank.admission.engine_view import EngineView
+from surgetank.admission.kv import usable
 from surgetank.admission.permit import Ledger
+from surgetank.admission.routing.others import kv_held, left
 from surgetank.admission.routing.outlier import Standing
 from surgetank.admission.routing.pushback import Pushback
 from surgetank.admission.routing.slow_start import warmth
 from surgetank.engine.api import Engine, ModelCard
 from surgetank.engine.backends.remote.config import Role
 from surgetank.engine.backends.remote.found import EMBEDDED, Vitals
+from surgetank.telemetry.steprecord import StepRecord
 
 _WARM = 0.95  # of its slots, from which an engine is called up
 
@@ -65,11 +68,16 @@ class EngineSide:
         self.view = EngineView()
         self.backlog = PrefillBacklog()
         self.ledger = ledger
-        self.kv_used: float | None = None  # share of the pool, as the engine last reported
+        self.kv_blocks = 0  # that sequences may hold, as the engine last told; 0: not known
+        self.kv_used: float | None = None  # share of these, as it last reported
+        self.others = 0  # sequences in it that are not ours
+        self.kv_others = 0.0  # blocks that they hold
         self.most = inf  # sequences that it may have, as its queue and refusals taught
         self.card: ModelCard | None = None  # None while it is not there
         self.other_model = False
         self.drained_at: float | None = None  # None: it does not drain
+        self.drained_by = ""  # who drains it, and why
+        self.restarts: int | None = None  # times that it came after the first; None: it never did
         self.changed_at = 0.0  # when it last came or went
         self.standing = Standing()
         self.pushback = Pushback()
@@ -91,14 +99,24 @@ class EngineSide:
         return self.member and self.drained_at is None
 
     def came_up(self, card: ModelCard, now: float) -> None:
-        """Another process, maybe another engine: nothing learned of the last one is kept."""
+        """Another process, maybe another engine: nothing learned of the last one is kept, but for
+        what the ledger and the backlog count: requests may be in it already."""
         self.card, self.changed_at = card, now
+        self.restarts = 0 if self.restarts is None else self.restarts + 1
         self.view = EngineView(card.max_num_seqs, card.max_batch_tokens)
-        self.backlog = PrefillBacklog()
-        self.kv_used, self.most = None, inf
+        self.kv_blocks, self.kv_used, self.most = usable(card), None, inf
+        self.others, self.kv_others = 0, 0.0
         self.standing = Standing(ejections=self.standing.ejections)
         self.pushback = Pushback()
         self.crowded = False
+
+    def stepped(self, record: StepRecord) -> None:
+        """It told of its KV pool, and of what others have in it."""
+        pool = record.kv_limit or record.kv_used + record.kv_cached + record.kv_free
+        self.kv_used = record.kv_used / pool if pool else None
+        self.kv_blocks = record.kv_limit or self.kv_blocks
+        self.others = record.others
+        self.kv_others = kv_held(record.kv_used, self.others, self.ledger.seqs)
 
     def went_down(self, now: float) -> None:
         """It is not there."""
@@ -113,15 +131,16 @@ class EngineSide:
         return warmth(now - max(self.changed_at, self.standing.back_at), slow_start)
 
     def slots(self, limit: float) -> float:
-        """Sequences that it may have: what the limits allow each engine, at most what it can run or
-        has shown to, and a part of that while it is new."""
+        """Sequences of ours that it may have: what the limits allow each engine, at most what it
+        can run or has shown to, less what others have in it, and a part of that while it is new."""
         card = self.card
         most = min(limit, self.most, inf if card is None else card.max_num_seqs)
+        most = left(most, self.others)
         return most if self.share >= 1.0 else max(1.0, self.share * most)
 
     def state(self, now: float) -> SideState:
         """Whether it gets requests."""
-        if self.card is None:
+        if self.card is None or self.engine.card is None:
             return SideState.DOWN
         if self.role is Role.PREFILL:
             return SideState.PREFILL_ONLY

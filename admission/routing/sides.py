@@ -19,9 +19,10 @@ from surgetank.admission.cost import engine_seconds
 from surgetank.admission.engine_view import Rates
 from surgetank.admission.permit import Ledger
 from surgetank.admission.routing.config import RoutingConfig
-from surgetank.admission.routing.outlier import is_fault, may_eject, observed
+from surgetank.admission.routing.outlier import is_fault, may_eject, met_by, observed
 from surgetank.admission.routing.pushback import Pushback, refused
 from surgetank.admission.routing.side import Attached, EngineSide
+from surgetank.admission.ticket import Ticket
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import Outcome, Reason
@@ -49,6 +50,11 @@ class Sides:
         self.rates: Rates | None = None  # together, at the last look; None: no model is fitted
         self.mean_prompt = 0.0  # tokens of the average request
         self._stale = False
+
+    @property
+    def takes(self) -> bool:
+        """Whether any takes requests."""
+        return any(side.enlisted for side in self.all)
 
     def look(self, now: float) -> tuple[EngineSide, ...]:
         """Who may get requests now: those that are not ejected, unless all are, and of these those
@@ -115,12 +121,19 @@ class Sides:
         told = [side.card.kv_blocks for side in self.all if side.card is not None and side.member]
         return sum(told) if all(told) else 0
 
+    @property
+    def kv_usable(self) -> int:
+        """Of these, what sequences may hold."""
+        return sum(side.kv_blocks for side in self.all if side.member) if self.kv_blocks else 0
+
     def next_return(self, now: float) -> float:
         """When the next ejected engine comes back; infinite when none is out."""
         returns = (side.standing.back_at for side in self.all if side.standing.out(now))
         return min(returns, default=inf)
 
-    def observe(self, side: EngineSide, outcome: Outcome, reason: Reason, now: float) -> bool:
+    def observe(
+        self, side: EngineSide, ticket: Ticket, outcome: Outcome, reason: Reason, now: float
+    ) -> bool:
         """A request left an engine. True: that was one fault too many, and it is out. What goes
         down with its engine is no fault: there is nobody to leave out."""
         if reason is Reason.ENGINE_FULL:
@@ -134,7 +147,8 @@ class Sides:
         out = sum(each.standing.out(now) for each in enlisted)
         may_go = may_eject(len(enlisted), out, self.config.eject_share)
         before = side.standing.ejections
-        side.standing = observed(side.standing, fault, self.config, now, may_go=may_go)
+        met = met_by(ticket.tenant, ticket.fingerprint, reason)
+        side.standing = observed(side.standing, fault, self.config, now, may_go=may_go, met=met)
         return side.standing.ejections > before
 
     def pace(self, side: EngineSide, now: float) -> Rates | None:

@@ -28,6 +28,7 @@ from surgetank.engine.api import (
     Sink,
     StepOutput,
 )
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.telemetry.clock import Clock, ManualClock
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.recorder import Recorder
@@ -57,6 +58,7 @@ class FullEngine:
     def __init__(self) -> None:
         self.card: ModelCard | None = small_card()
         self.last_step: StepRecord | None = None
+        self.vitals = Vitals()
 
     def submit(self, request: GenerateRequest, sink: Sink) -> None:
         """Kept for ever."""

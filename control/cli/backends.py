@@ -151,13 +151,15 @@ def _rows(each: dict[str, Any]) -> list[list[str]]:
         ["running", f"{each['running']} of {number(each['slots'])} slots{_narrowed(each)}"],
         ["silent with work", seconds(each["stalled_for"])],
         ["newest step", f"{number(each['step'])}, {seconds(each['step_seconds'])}"],
+        ["restarts seen", number(each["restarts"])],
         ["speed", "-" if each["speed"] is None else f"{each['speed']:.2f} of what it was"],
     ]
     if model := each["step_model"]:
         said = ", ".join(f"{name} {value:.3g}" for name, value in model.items())
         rows.append(["step model", f"{said} s (error {each['step_model_error']:.0%})"])
-    if each["ledger_drift"]:
-        rows.append(["ledger drift", f"{each['ledger_drift']} sequences"])
+    if drift := each["ledger_drift"]:
+        said = "of ours, which it does not know of" if drift > 0 else "others'"
+        rows.append(["ledger drift", f"{abs(drift)} sequences {said}"])
     if hold := each["drain"]:
         left = "until undrained" if hold["expires_in"] is None else seconds(hold["expires_in"])
         rows.append(["drained by", f"{hold['who']}, {left}: {hold['why']}"])

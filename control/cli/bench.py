@@ -243,7 +243,7 @@ def scenarios(
 @bench.command()
 @click.option("--quick", is_flag=True, help="Two short rounds: under two minutes.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="[default: 5]")
-@click.option("--peers", help="Some of nginx,envoy,smg,litellm, or ''.  [default: all]")
+@click.option("--peers", help="Some of nginx,envoy,smg,litellm,splice, or ''.  [default: all]")
 @click.option("--no-idle", is_flag=True, help="Without the memory of 10,000 idle streams.")
 @out_option
 @json_option

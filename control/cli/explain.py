@@ -8,6 +8,13 @@ import click
 from surgetank.control.cli.output import admin_command, emit_json, seconds, table
 from surgetank.control.client import AdminClient
 
+_HOW = {
+    "exact": "",
+    "told": ", by the engine's usage",
+    "events": ", counted by its events",
+    "estimated": ", estimated",
+}
+
 
 @click.command()
 @click.argument("request_id")
@@ -49,11 +56,15 @@ def _facts(answer: dict[str, Any]) -> list[list[str]]:
         ["tenant, door", f"{answer['tenant'] or '-'}, {answer['door']}"],
         ["engine", answer["backend"] or "-"],
         *_moves(answer),
-        ["prompt", f"{answer['prompt_tokens']} tokens, {answer['cached_tokens']} cached"],
-        ["output", f"{answer['output_tokens']} of at most {answer['max_tokens']} tokens"],
+        ["prompt", f"{answer['prompt_tokens']} tokens{_prompt(answer)}"],
+        [
+            "output",
+            f"{answer['output_tokens']} of at most {answer['max_tokens']} tokens"
+            + _HOW[answer["output_known"]],
+        ],
         [
             "expected",
-            f"{answer['estimated_output']:.0f} tokens, "
+            f"{answer['estimated_output']:.0f} tokens of output, "
             f"{answer['estimated_seconds']:.3g} engine-seconds",
         ],
     ]
@@ -68,6 +79,13 @@ def _facts(answer: dict[str, Any]) -> list[list[str]]:
     if answer["same_id"] > 1:
         rows.append(["same id", f"{answer['same_id']} requests; this is the newest"])
     return rows
+
+
+def _prompt(answer: dict[str, Any]) -> str:
+    """How its length is known, what was expected where that was another, what of it was cached."""
+    expected, cached = answer["estimated_prompt"], answer["cached_tokens"]
+    other = "" if answer["prompt_tokens"] == expected else f", estimated {expected} before"
+    return _HOW[answer["prompt_known"]] + other + ("" if cached is None else f", {cached} cached")
 
 
 def _moves(answer: dict[str, Any]) -> list[list[str]]:

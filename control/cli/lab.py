@@ -25,8 +25,8 @@ _SETTINGS = {
     "leases": "How sidecars share quotas and retry budget over a simulated Redis: term=1 hold=10 "
     "retry_floor=.05 ... They do with this, a quota, or a fault of redis.",
     "client": "Kind of client, NAME or NAME:WEIGHT: patient, no-retry, immediate-1, immediate-3, "
-    "silent, obedient and backoff (our helpers, with and without the hints), openai, grpc.  "
-    "[default: no-retry]",
+    "silent, obedient and backoff (our helpers, with and without the hints), openai, grpc; changed "
+    "as in openai,retries=2,timeout=2,streams=false:1.  [default: no-retry]",
     "fault": "KIND@AT+SECONDS: stall@20+10, slow@20+10x3, crash@20+5, kv-loss@20+10x0.5, "
     "metric-freeze@20+10, redis-loss@20+10, redis-restart@20.",
 }

@@ -41,6 +41,7 @@ def _rows(answer: dict[str, Any]) -> list[list[str]]:
         *([f"  {name}", of_pool(count)] for name, count in answer["held"].items() if count),
         ["cached", of_pool(answer["cached"])],
         ["free", of_pool(answer["free"])],
+        ["usable", of_pool(answer["usable"])],
         ["promised", of_pool(answer["promised"])],
         ["may be promised", f"{answer['reserve']:.0%}, to low classes {answer['reserve_low']:.0%}"],
         ["low classes", "refused until it falls" if answer["closed"] else "admitted"],

@@ -38,7 +38,7 @@ def config_options(function: Callable[..., None]) -> Callable[..., None]:
         "backends",
         multiple=True,
         metavar="URL",
-        help="Protect this engine, not our own: http:// or grpc://HOST:PORT; may be repeated.",
+        help="Protect this engine, not our own: http[s]:// or grpc[s]://HOST:PORT, repeatable.",
     )(function)
     function = click.option(
         "--config", "file", type=click.Path(path_type=Path), help="A TOML file of settings."

@@ -140,8 +140,8 @@ def memory(facts: Facts) -> list[str]:
         used = now.laws.kv_used or 0.0
         much = (
             f"{used:.0%}"
-            if now.kv_blocks is None
-            else f"{used * now.kv_blocks:.0f} of {now.kv_blocks} blocks"
+            if now.kv_usable is None
+            else f"{used * now.kv_usable:.0f} of {now.kv_usable} blocks"
         )
         lines.append(
             f"KV memory kept the next request out at {looks}: {much} are promised or used, "

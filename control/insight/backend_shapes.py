@@ -65,6 +65,7 @@ class BackendOut(BaseModel):
     routed: RoutedOut
     faults: int = Field(description="in a row")
     ejections: int = Field(description="since the start")
+    restarts: int = Field(description="times that it came back or was seen to be another process")
     stalled_for: float | None = Field(description="seconds without a step while it has work")
     step: int | None
     step_seconds: float | None

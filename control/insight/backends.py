@@ -1,6 +1,7 @@
 """The engines behind the gate: what each is, gets and tells, and which laws run on what."""
 
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from surgetank.admission.routing.side import Why
 from surgetank.admission.snapshot import DeskSnapshot, EngineLook
@@ -64,6 +65,7 @@ def _backend_out(desk: DeskSnapshot, look: EngineLook, hold: Hold | None) -> Bac
         ),
         faults=look.faults,
         ejections=look.ejections,
+        restarts=look.restarts,
         stalled_for=look.stalled_for,
         step=None if step is None else step.step,
         step_seconds=None if step is None else step_seconds(step),
@@ -72,12 +74,12 @@ def _backend_out(desk: DeskSnapshot, look: EngineLook, hold: Hold | None) -> Bac
         if model is None
         else {"t0": model.t0, "a": model.a, "b": model.b, "c": model.c},
         step_model_error=None if model is None else look.model_error,
-        ledger_drift=vitals.drift if vitals.foreign else desk.ledger_drift,
+        ledger_drift=look.drift,
         pushbacks=vitals.pushbacks,
         metrics_age=vitals.age(desk.at),
         signals=_signals(vitals) if vitals.foreign else [],
         notes=[] if found is None else list(found.notes),
-        laws=[] if found is None else list(_laws(found, vitals.signals, fitted=model is not None)),
+        laws=[] if found is None else list(_laws(found, vitals, fitted=model is not None)),
     )
 
 
@@ -98,8 +100,9 @@ def _signals(vitals: Vitals) -> list[SignalOut]:
     ]
 
 
-def _laws(found: Found, signals: Signals, *, fitted: bool) -> Iterator[LawOut]:
+def _laws(found: Found, vitals: Vitals, *, fitted: bool) -> Iterator[LawOut]:
     """Which evidence each law has, with an engine that reports no steps."""
+    signals = vitals.signals
     steps = "steps inferred from when its streams speak"
     yield LawOut(
         law="predicted wait, TPOT",
@@ -111,10 +114,20 @@ def _laws(found: Found, signals: Signals, *, fitted: bool) -> Iterator[LawOut]:
     queue = "its own queue, and " if signals.waiting is not None else ""
     yield LawOut(law="in-flight limit", runs_on=f"{queue}what it turns away (429, 503, 529)")
     yield LawOut(law="KV gate", runs_on=_kv(found.card, signals))
-    moves = "its count of output tokens" if signals.output_tokens is not None else "its streams"
-    yield LawOut(law="stall", runs_on=f"silence of {moves}")
+    yield LawOut(law="stall", runs_on=f"silence of {_signs(vitals)}")
     drift = "its own count" if signals.running is not None else "nothing: it tells no count"
-    yield LawOut(law="ledger drift", runs_on=drift)
+    yield LawOut(law="ledger drift, room for others", runs_on=drift)
+
+
+def _signs(vitals: Vitals) -> str:
+    """By whose silence a stall is known."""
+    if vitals.signals.output_tokens is not None:
+        return "its count of output tokens"
+    if vitals.patience is None:
+        return "its streams; of plain answers once one was seen"
+    if vitals.patience == inf:
+        return "its streams; not of plain answers: one of them has no bound"
+    return f"its streams, or of plain answers for {vitals.patience:.0f} s"
 
 
 def _kv(card: ModelCard, signals: Signals) -> str:

@@ -19,6 +19,7 @@ def memory_out(looks: tuple[Look, ...]) -> MemoryOut:
     return MemoryOut.model_validate(
         {
             "blocks": desk.kv_blocks,
+            "usable": desk.kv_usable,
             "promised": desk.kv_blocks_reserved,
             "share": laws.kv_used,
             "reserve": desk.view(Limit.KV_RESERVE).current,

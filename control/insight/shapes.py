@@ -57,8 +57,9 @@ class MemoryOut(BaseModel):
     used: int | None = Field(default=None, description="blocks of live sequences")
     cached: int | None = Field(default=None, description="blocks that only the prefix cache holds")
     free: int | None = None
+    usable: int | None = Field(description="blocks that sequences may hold (limit kv_watermark)")
     promised: int = Field(description="blocks that the gate has promised")
-    share: float | None = Field(description="the larger of promised and used, of the pool")
+    share: float | None = Field(description="the larger of promised and used, of the usable")
     reserve: float = Field(description="share that may be promised (limit kv_reserve)")
     reserve_low: float = Field(description="the same for batch and sheddable")
     closed: bool = Field(description="batch and sheddable are refused until it falls")

@@ -24,6 +24,7 @@ class Batch:
         self._budgets = Budgets(spec)
         self.budget = self._budgets.budget  # of the next step
         self.blocks = Blocks(spec.kv_blocks, spec.block_size, spec.swap_blocks)
+        self.blocks.limit = spec.kv_usable
         self.waiting = dict.fromkeys(Priority, 0)
         self.seated = dict.fromkeys(Priority, 0)
         self.running: dict[Seq, None] = {}  # in order of entry

@@ -37,8 +37,15 @@ class Behaviour(BaseModel):
     )
     obeys: bool = Field(default=False, description="Hints are obeyed, `do not retry` too.")
     announces: bool = Field(default=True, description="Attempts carry their number.")
+    streams: bool = Field(
+        default=True,
+        description="False: it wants the answer in one piece, and waits for all of it.",
+    )
     timeout: float | None = Field(
-        default=4.0, gt=0, le=3600, description="Seconds that it waits for a first token."
+        default=4.0,
+        gt=0,
+        le=3600,
+        description="Seconds that it waits for the first that it hears: a token, or the answer.",
     )
     tells_timeout: bool = Field(default=True, description="Attempts carry the timeout.")
     patience: float | None = Field(

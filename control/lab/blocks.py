@@ -32,9 +32,14 @@ class Blocks:
         self._order: deque[Kept] = deque()
 
     @property
+    def usable(self) -> int:
+        """Blocks that sequences may hold."""
+        return min(self.limit, self.total - self.lost)
+
+    @property
     def available(self) -> int:
         """Blocks that can be taken."""
-        return min(self.limit, self.total - self.lost) - self.used
+        return self.usable - self.used
 
     @property
     def free(self) -> int:

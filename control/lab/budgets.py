@@ -22,6 +22,7 @@ class Budgets:
             sequences=spec.max_num_seqs,
             tokens=spec.max_batch_tokens,
             prefill_share=spec.prefill_share,
+            kv_watermark=spec.kv_watermark,
             tpot_target=spec.tpot_target,
         )
         self._steps = 0

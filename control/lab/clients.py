@@ -106,7 +106,7 @@ class _Call:
         self.kind = kind
         self.door = door
         self.helped = crowd.helpers.begin(kind, item.tenant) if kind.wait == "helper" else None
-        self.caller = Caller(item.tenant, item.priority)
+        self.caller = Caller(item.tenant, item.priority, kind.streams)
         self.ask = Ask(_prompt(number, item.prompt), SamplingParams(max_tokens=item.max_tokens))
         self.began = crowd.timeline.monotonic()
         self.attempts = 0
@@ -206,13 +206,13 @@ class _Attempt:
         self._count_admitted()
 
     def on_delta(self, delta: Delta) -> None:
-        """Tokens came: the first of them ends the wait for it."""
+        """Tokens came: the first of a stream ends the wait for it."""
         if self.over or not delta.token_ids:
             return
         self.last = self.call.crowd.timeline.monotonic()
         if not self.tokens:
             self.first = self.last
-            if self.timer is not None:
+            if self.timer is not None and self.call.kind.streams:
                 self.timer.cancel()
         self.tokens += len(delta.token_ids)
 
@@ -229,7 +229,7 @@ class _Attempt:
 
     def failed(self, refusal: Refusal) -> None:
         """Refused at the door, or ended before it was served."""
-        wait = self.call.wait_after(refusal, heard=self.tokens > 0)
+        wait = self.call.wait_after(refusal, heard=self.tokens > 0 and self.call.kind.streams)
         advised = NAN if refusal.retry_after is None else refusal.retry_after
         taken = NAN if wait is None else wait
         self._close(refusal.outcome, refusal.reason, advised, taken)
@@ -242,7 +242,7 @@ class _Attempt:
             self.call.admitted += 1
 
     def _give_up(self) -> None:
-        """No first token in time: leave, and perhaps come back."""
+        """Nothing was heard in time: leave, and perhaps come back."""
         handle, self.over = self.handle, True
         if handle is not None:
             handle.cancel()

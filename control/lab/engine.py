@@ -24,6 +24,8 @@ from surgetank.control.lab.timeline import Timeline, Timer
 from surgetank.engine.api import GenerateRequest, ModelCard, Settings, Sink
 from surgetank.telemetry.vocabulary import FinishReason
 
+_WORKED_ON = (Place.READING, Place.DECODING, Place.HELD)
+
 
 @dataclass(slots=True)
 class Totals:
@@ -83,6 +85,8 @@ class SimulatedEngine:
     def connect(self) -> Port:
         """A new sidecar's connection; before start()."""
         self._ports.append(Port(self))
+        for port in self._ports:
+            port.shared = len(self._ports) > 1
         return self._ports[-1]
 
     def start(self) -> None:
@@ -112,7 +116,9 @@ class SimulatedEngine:
         self._wake()
 
     def cancel(self, job: Job) -> None:
-        """Thrown out before the next step."""
+        """Thrown out before the next step, unless it runs and the engine cannot stop it."""
+        if self._unstoppable(job):
+            return
         if job in self._inbox:
             del self._inbox[job]
         else:
@@ -231,6 +237,8 @@ class SimulatedEngine:
         self._delivering = True
         while self._next_deadline() <= now:
             job = heapq.heappop(self._deadlines)[2]
+            if self._unstoppable(job):
+                continue
             self._batch.drop(job.seq)
             del self._jobs[job.seq]
             job.tokens(0, FinishReason.DEADLINE)
@@ -259,6 +267,9 @@ class SimulatedEngine:
         while self._deadlines and self._deadlines[0][2].seq.place is Place.GONE:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else float("inf")
+
+    def _unstoppable(self, job: Job) -> bool:
+        return not self._spec.stoppable and job.seq.place in _WORKED_ON
 
     def _duration(self, step: Step, at: float) -> float:
         spec = self._spec

@@ -10,10 +10,11 @@ from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, as an authenticating door would know it."""
+    """Who calls, as an authenticating door would know it, and how the answer is wanted."""
 
     tenant: str = ""
     priority: Priority = Priority.DEFAULT
+    streams: bool = True
 
 
 class Handle(Protocol):

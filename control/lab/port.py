@@ -17,6 +17,7 @@ from surgetank.engine.api import (
     Tokens,
     Watcher,
 )
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.telemetry.steprecord import StepRecord
 from surgetank.telemetry.vocabulary import FinishReason
 
@@ -65,6 +66,8 @@ class Port:
     def __init__(self, engine: "SimulatedEngine") -> None:
         self.jobs: dict[int, Job] = {}
         self.last_step: StepRecord | None = None
+        self.shared = False  # with other sidecars
+        self.vitals = Vitals()  # all that it tells is in its steps
         self._engine = engine
         self._watchers: list[Watcher] = []
         self._settings = Settings()  # for a restarted engine
@@ -112,6 +115,9 @@ class Port:
 
     def told(self, record: StepRecord | None) -> None:
         """A step's tokens were delivered; None while its metrics are frozen."""
+        if record is not None and self.shared:
+            total = sum(record.running) + sum(record.waiting)
+            record = replace(record, others=max(0, total - len(self.jobs)))
         self.last_step = record or self.last_step
         output = StepOutput([], [], record)
         for watcher in self._watchers:

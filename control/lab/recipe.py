@@ -41,7 +41,7 @@ class Words:
     slo: Sequence[str] = ()
     quotas: Sequence[str] = ()  # tenant=x,tokens_per_minute=6000; no tenant: all others
     leases: Sequence[str] = ()
-    clients: Sequence[str] = ()  # NAME or NAME:WEIGHT
+    clients: Sequence[str] = ()  # NAME or NAME:WEIGHT, NAME,retries=2,timeout=2:WEIGHT
     faults: Sequence[str] = ()
     sidecars: int = 1
     engines: str = "shared"
@@ -139,11 +139,17 @@ def _leases(words: Words, faults: Sequence[Fault]) -> LeasesConfig | None:
 
 
 def _client(text: str) -> tuple[Behaviour, float]:
-    name, _, weight = text.partition(":")
+    """A kind, perhaps with changes, and its weight."""
+    kind, _, weight = text.partition(":")
+    name, *changes = kind.split(",")
     if name not in BEHAVIOURS:
         raise RecipeError(f"no client {name!r}; there are: {', '.join(BEHAVIOURS)}")
+    known = BEHAVIOURS[name]
+    if changes:
+        changed = _validated(Behaviour, {"name": kind, **_pairs(changes, "client")}, "client")
+        known = known.model_copy(update=changed.model_dump(exclude_unset=True))
     try:
-        return BEHAVIOURS[name], float(weight or 1)
+        return known, float(weight or 1)
     except ValueError as error:
         raise RecipeError(f"client {text!r}: {weight!r} is no weight") from error
 

@@ -57,6 +57,7 @@ def card_of(spec: EngineSpec) -> ModelCard:
         max_num_seqs=spec.max_num_seqs,
         max_batch_tokens=spec.max_batch_tokens,
         prefill_share=spec.prefill_share,
+        kv_watermark=spec.kv_watermark,
         tpot_target=spec.tpot_target,
         engine_version=MODEL,
         pid=0,
@@ -91,6 +92,7 @@ def facts_of(batch: Batch, spec: EngineSpec, step: Step) -> dict[str, Any]:
         "swapped_out_bytes": step.swapped_out * BLOCK_BYTES,
         "allocation_failures": step.preempted_for(PreemptionReason.KV) + step.starved,
         "kv_swapped": batch.blocks.swapped,
+        "kv_limit": batch.blocks.usable,
         **left_of(batch),
     }
 

@@ -54,6 +54,9 @@ class EngineSpec(BaseModel):
     prefill_share: float = Field(default=1.0, gt=0, le=1, description="Of them, for prompts.")
     block_size: int = Field(default=16, ge=1, le=256, description="Tokens per KV block.")
     kv_blocks: int = Field(default=8192, ge=1, description="KV blocks in the pool.")
+    kv_watermark: float = Field(
+        default=1.0, gt=0, le=1, description="Share of the pool that sequences may hold."
+    )
     kv_spare: float = Field(
         default=0.01, ge=0, le=0.5, description="Share of the pool kept for running sequences."
     )
@@ -70,6 +73,9 @@ class EngineSpec(BaseModel):
     context_length: int = Field(default=32_768, ge=2, description="Prompt and output together.")
     by_priority: bool = Field(default=False, description="Policy `priority` instead of `fcfs`.")
     displace: bool = Field(default=True, description="Under it, lower classes are put back.")
+    stoppable: bool = Field(
+        default=True, description="False: what it has begun is answered, though its caller left."
+    )
     noise: float = Field(
         default=0.0, ge=0, le=1, description="Coefficient of variation of a step's duration."
     )
@@ -83,6 +89,11 @@ class EngineSpec(BaseModel):
             )
         return self
 
+    @property
+    def kv_usable(self) -> int:
+        """Blocks that sequences may hold, as it starts."""
+        return max(1, int(self.kv_blocks * self.kv_watermark))
+
     def batch(self, prompt: float, output: float, tpot: float) -> float:
         """B*: the largest steady batch that slots, KV pool and the TPOT target allow.
 
@@ -90,7 +101,7 @@ class EngineSpec(BaseModel):
         with the prompt tokens that the batch's turnover brings, a*p*B/o of them.
         """
         held = prompt + output / 2
-        by_kv = self.kv_blocks * self.block_size / held
+        by_kv = self.kv_usable * self.block_size / held
         per_sequence = self.model.b + self.model.c * held + self.model.a * prompt / output
         by_tpot = (tpot - self.model.t0) / per_sequence if per_sequence else float("inf")
         return max(1.0, min(self.max_num_seqs, by_kv, by_tpot))

@@ -1,6 +1,6 @@
 """The brown-out ladder: less of everything that can be spared, one rung at a time.
 
-    x = max(W / (kappa*S), KV / kv_reserve, TPOT / target), smoothed over 1 s, while requests wait
+    x = max(W / (kappa*T), KV / kv_reserve, TPOT / target), smoothed over 1 s, while requests wait
 
     rung 1 from x = .7    batch and sheddable get shorter answers
          2          .85   sheddable are thinned out, the more the higher x
@@ -10,7 +10,7 @@
 Up as soon as x calls for it, one rung at a time; down when x is below .8 of what the rung needs for
 5 s, one rung at a time: a load that hovers at a threshold does not make the ladder flap.
 
-The threshold law holds W at kappa*S by itself, so x stays near 1 in any overload. Rung 4 therefore
+The threshold law holds W at kappa*T by itself, so x stays near 1 in any overload. Rung 4 therefore
 needs 5 s of x >= 1.2, which says that predictions fail, and is left after 1 s; and the engine's
 silence is not in x: it refuses by itself while it lasts, and must hold nothing back afterwards. KV
 and TPOT at their bounds are a full engine, not a broken one: they call for rung 2 at most.

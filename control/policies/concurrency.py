@@ -7,15 +7,15 @@ in-flight limit L is above what it runs. So
     standing queue   somebody waited in it at each of the last LOOKS looks     L <- r
     pushback         it turned requests away since the last pass               L <- in flight
 
-with r the most that it ran at these looks, be it ours or not: we have no more in it than it runs,
-and others who use it too are not our doing. An engine that tells its queue w but not r: L <- in
-flight - w. Once nothing of the kind happened for QUIET seconds, and only while L is met and
-somebody waits for it, L grows by a twentieth (one at least) every QUIET seconds: a limit that fits
-is tested at little cost. But an engine that turned requests away may have had a bad moment and be
-no smaller: up to the most that it had at once before, with none turned away, L doubles each second.
-L is never below 1 nor above what is configured, and a lost engine's is forgotten. Of one engine L
-is the limit in_flight_seqs; of several each has its own below it, which `surgetank backends` shows
-and the journal tells.
+with r the most that it ran at these looks, be it ours or not. An engine that tells its queue w but
+not r: L <- in flight - w. In flight and L are of all that is in it: what others have there is taken
+off where requests are let in (routing/others.py). Once nothing of the kind happened for QUIET
+seconds, and only while L is met and somebody waits for it, L grows by a twentieth (one at least)
+every QUIET seconds: a limit that fits is tested at little cost. But an engine that turned requests
+away may have had a bad moment and be no smaller: up to the most that it had at once before, with
+none turned away, L doubles each second. L is never below 1 nor above what is configured, and a lost
+engine's is forgotten. Of one engine L is the limit in_flight_seqs; of several each has its own
+below it, which `surgetank backends` shows and the journal tells.
 
 Additive increase and decrease to the measured value, not by a factor: the measured value is known
 here, unlike a network's capacity (compare TCP's AIMD, and its slow start after a loss, RFC 5681).
@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
+from surgetank.admission.routing.others import left
 from surgetank.admission.snapshot import DeskSnapshot
 from surgetank.control.journal import Journal
 from surgetank.control.loop import OURSELVES
@@ -58,7 +59,17 @@ class Sight:
     at: float
     vitals: Vitals
     ours: int  # sequences that we have in it
+    others: int  # and those that are not ours
     waits: bool  # somebody waits at the gate
+
+    @property
+    def in_it(self) -> int:
+        """All its sequences."""
+        return self.ours + self.others
+
+    def met(self, limit: float) -> bool:
+        """Whether no more of ours may go in."""
+        return self.ours >= int(left(limit, self.others))
 
 
 def learn(state: Learned, most: float, sight: Sight) -> Learned:
@@ -84,7 +95,9 @@ def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Le
         return state, {}
     most = min(float(config.in_flight_seqs), snapshot.view(Limit.IN_FLIGHT_SEQS).maximum)
     waits = snapshot.queue_requests > 0
-    state = learn(state, most, Sight(snapshot.at, vitals, snapshot.dispatched_seqs, waits))
+    others = sum(engine.others for engine in snapshot.engines)
+    sight = Sight(snapshot.at, vitals, snapshot.dispatched_seqs, others, waits)
+    state = learn(state, most, sight)
     wanted = float(config.in_flight_seqs) if state.limit is None else state.limit
     return state, {Limit.IN_FLIGHT_SEQS: wanted}
 
@@ -109,7 +122,7 @@ class EachLearns:
         for look in snapshot.engines:
             card, state = look.card, self._states.get(look.name, Learned())
             most = self._most if card is None else min(self._most, card.max_num_seqs)
-            sight = Sight(snapshot.at, look.vitals, look.dispatched_seqs, waits)
+            sight = Sight(snapshot.at, look.vitals, look.dispatched_seqs, look.others, waits)
             state = self._states[look.name] = learn(state, most, sight)
             if state.limit != look.learned_slots:
                 self._hold(look.name, state.limit)
@@ -130,16 +143,16 @@ def _looked(looks: tuple[Signals, ...], signals: Signals) -> tuple[Signals, ...]
 
 
 def _what_runs(state: Learned, looks: tuple[Signals, ...], sight: Sight) -> float | None:
-    """What it runs, when that is less than we have in it; None while it does not say so."""
-    ours = float(sight.ours)
+    """What it runs, when that is less than is in it; None while it does not say so."""
+    in_it = float(sight.in_it)
     if sight.vitals.pushbacks > state.pushbacks:
-        return ours
+        return in_it
     standing = min((look.waiting or 0.0 for look in looks), default=0.0)
     if standing <= 0 or len(looks) < LOOKS:
         return None
     told = [look.running for look in looks if look.running is not None]
-    runs = max(told) if told else ours - standing
-    return runs if runs < ours else None
+    runs = max(told) if told else in_it - standing
+    return runs if runs < in_it else None
 
 
 def _full(state: Learned, most: float, runs: float, sight: Sight) -> Learned:
@@ -153,9 +166,9 @@ def _full(state: Learned, most: float, runs: float, sight: Sight) -> Learned:
 
 def _grown(state: Learned, sight: Sight) -> Learned:
     limit = state.limit
-    if limit is not None and sight.ours < limit:
+    if limit is not None and not sight.met(limit):
         return state
-    state = replace(state, took=max(state.took, float(sight.ours)))
+    state = replace(state, took=max(state.took, float(sight.in_it)))
     if limit is None or not sight.waits:
         return state
     quiet = sight.at - state.quiet_since

@@ -6,6 +6,7 @@ from surgetank.dashboards.promql import no, ratio
 from surgetank.dashboards.recordings import now
 from surgetank.dashboards.rules import Alert, Group
 
+RESTARTS = 3  # of one engine in 15 minutes: an upgrade takes one, a fixed mistake two
 _DECODING = ("decode", "mixed")  # steps that somebody's next token waits for
 
 _p99 = now.quantile(0.99, "compute_step_seconds", "instance", window="5m", kind=_DECODING)
@@ -65,6 +66,20 @@ BACKEND = Group(
             ),
         ),
         Alert(
+            name="BackendRestarting",
+            expr=(
+                now.increase("backend_restarts_total", "instance", "backend", window="15m")
+                + f" > {RESTARTS - 0.5}"  # it extrapolates: two may read as 2.1
+            ),
+            wait="0s",
+            severity="warning",
+            summary="{{ $labels.backend }} of {{ $labels.instance }} is restarted again and again.",
+            description=(
+                "{{ $value | humanize }} times in 15 minutes. What it was working on is lost each "
+                "time; a request that kills it may be sent again by its client."
+            ),
+        ),
+        Alert(
             name="EngineStalled",
             expr=(
                 now.gauge(
@@ -102,13 +117,18 @@ BACKEND = Group(
         ),
         Alert(
             name="LedgerDrift",
-            expr=f"max by (instance) (abs(avg_over_time({now.select('ledger_drift')}[2m]))) > 2",
+            # The median: what is lost or somebody else's is there at most looks, and no single look
+            # at a busy engine counts.
+            expr=(
+                "max by (instance) "
+                f"(abs(quantile_over_time(0.5, {now.select('ledger_drift')}[2m]))) >= 1"
+            ),
             wait="1m",
             severity="warning",
             summary="{{ $labels.instance }} and its engine disagree about what runs.",
             description=(
-                "They differ by {{ $value | humanize }} sequences on average. Either a sequence "
-                "was lost on the way, or somebody else uses that engine."
+                "They differ by {{ $value | humanize }} sequences. Either one was lost on the "
+                "way, or somebody else uses that engine."
             ),
         ),
     ),

@@ -21,7 +21,8 @@ ENGINE = Row(
         ),
         Panel(
             title="Ledger drift",
-            means="Sequences that the gate believes in the engine, less those that it reports.",
+            means="Sequences that the gate believes in the engine, less those that it told of that "
+            "moment. Below 0: others use it.",
             do="Off zero for minutes: the alert LedgerDrift.",
             queries=(q(here.gauge("avg", "ledger_drift", "instance"), "{{instance}}"),),
             unit="short",
@@ -145,6 +146,20 @@ ENGINES = Row(
                 ),
             ),
             unit="ops",
+        ),
+        Panel(
+            title="Restarts seen",
+            means="Times in 15 minutes that an engine came back after it was lost, or was seen to "
+            "be another process than before.",
+            do="3 or more: the alert BackendRestarting.",
+            queries=(
+                q(
+                    here.increase("backend_restarts_total", "instance", "backend", window="15m"),
+                    "{{backend}} {{instance}}",
+                ),
+            ),
+            unit="short",
+            bad=3,
         ),
     ),
 )

@@ -27,6 +27,8 @@ from surgetank.engine.api import (
     Tokens,
     Watcher,
 )
+from surgetank.engine.backends.books import EVERY_CHOICE, Books
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.engine.wire import FrameReader, WireError, decode_from_engine, encode
 from surgetank.telemetry.clock import Clock
 from surgetank.telemetry.steprecord import StepRecord
@@ -35,7 +37,6 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.05  # seconds before the first new attempt to connect; doubles up to LONGEST_WAIT
 LONGEST_WAIT = 1.0
-EVERY_CHOICE = -1
 
 
 @dataclass(slots=True)
@@ -136,6 +137,7 @@ class EmbeddedBackend:
         self._watchers: list[Watcher] = []
         self._open: dict[int, _Open] = {}
         self._outbox = _Outbox()
+        self._books = Books()
         self._flushing = False
         self._settings = Settings()  # for a restarted engine
         self._link: _Link | None = None
@@ -143,6 +145,11 @@ class EmbeddedBackend:
         self._quiet_since = 0.0
         self._complained = ""
         self._wait = FIRST_WAIT
+
+    @property
+    def vitals(self) -> Vitals:
+        """Whether its count and ours agree; all else is in its steps."""
+        return Vitals(drift=self._books.drift, requests=len(self._open))
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` of steps, and of the engine's coming and going; before start()."""
@@ -246,7 +253,7 @@ class EmbeddedBackend:
         was_up = self.card is not None
         lost = self._open
         self._link = self.card = self.last_step = None
-        self._open, self._outbox = {}, _Outbox()
+        self._open, self._outbox, self._books = {}, _Outbox(), Books()
         for request in lost.values():
             request.sink.on_lost(why)
         if was_up:
@@ -255,6 +262,7 @@ class EmbeddedBackend:
 
     def _deliver(self, output: StepOutput) -> None:
         self._quiet_since = self._clock.monotonic()
+        self._books.told(output)
         self.last_step = output.record or self.last_step
         for started in output.started:
             if (request := self._open.get(started.request_id)) is not None:
@@ -287,6 +295,7 @@ class EmbeddedBackend:
         if self._link is None or not self._link.writable:
             return
         if (message := self._outbox.take()) is not None:
+            self._books.sent(message)
             self._link.send(encode(message))
 
     def _complain(self, what: str) -> None:

@@ -31,6 +31,7 @@ from surgetank.engine.api import (
     Tokens,
     Watcher,
 )
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.engine.text.codec import TextCodec
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.metricspec import Process
@@ -83,6 +84,7 @@ class PlayedBackend:
     def __init__(self, clock: ManualClock) -> None:
         self.card: ModelCard | None = None
         self.last_step: StepRecord | None = None
+        self.vitals = Vitals()
         self.started: list[GenerateRequest] = []  # all that ever came
         self.open: dict[int, tuple[GenerateRequest, Sink]] = {}
         self.cancelled: list[tuple[int, int]] = []

@@ -42,7 +42,7 @@ def test_each_has_its_own_under_its_name() -> None:
     seen = gauges(
         engine_look("a", dispatched_seqs=3, wait=0.25, routed={Why.WAIT: 7, Why.AFFINITY: 2}),
         engine_look("b", card=None, state=SideState.DOWN, moved_away=4, slots=0.0),
-        engine_look("c", role=Role.PREFILL, state=SideState.PREFILL_ONLY, ejections=2),
+        engine_look("c", role=Role.PREFILL, state=SideState.PREFILL_ONLY, ejections=2, restarts=3),
     )
     assert seen["backend_up"] == {("a",): 1, ("b",): 0, ("c",): 1}
     assert seen["backend_info"]["c", "vllm", "prefill"] == 1
@@ -56,6 +56,7 @@ def test_each_has_its_own_under_its_name() -> None:
     assert seen["backend_requests_total"]["a", "affinity"] == 2
     assert seen["backend_requests_total"]["b", "only"] == 0
     assert seen["backend_moves_total"] == {("a",): 0, ("b",): 4, ("c",): 0}
+    assert seen["backend_restarts_total"] == {("a",): 0, ("b",): 0, ("c",): 3}
     assert seen["backend_ejections_total"] == {("a",): 0, ("b",): 0, ("c",): 2}
 
 

@@ -1,4 +1,4 @@
-"""What low classes leave to those above them, their floor share, and the least queue."""
+"""What low classes leave to those above them, their floor share, the least queue, and waits."""
 
 import pytest
 from tests.admission.rig import PlayedBackend
@@ -19,7 +19,7 @@ from surgetank.admission.ticket import Ticket
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.slo import SloTargets
 from surgetank.telemetry.stepmodel import StepModel
-from surgetank.telemetry.vocabulary import Priority
+from surgetank.telemetry.vocabulary import Lane, Priority
 
 CARD = tiny_card(max_num_seqs=64, kv_blocks=100_000)
 ATTACHED = Attached(PlayedBackend(ManualClock()))
@@ -93,3 +93,39 @@ def test_a_prompt_is_taken_off_the_backlog_once() -> None:
     engine.laws.left(each, engine.side, served=True)
     assert engine.side.backlog.tokens == 0
     assert engine.side.backlog.before(Priority.SHEDDABLE) == 0
+
+
+def test_of_a_running_request_only_the_rest_is_waited_for() -> None:
+    engine = Engine(running=0)
+    side = engine.side
+    side.came_up(tiny_card(max_num_seqs=1, kv_blocks=100_000), 0.0)
+    side.view.rates = RATES
+    engine.laws.dispatched(ticket(Priority.DEFAULT, 0.5), side, 10.0)
+    newcomer = ticket(Priority.DEFAULT, 0.5)
+    for now, left in ((10.0, 0.5), (10.2, 0.3), (10.7, 0.0)):
+        wait = engine.laws.wait(newcomer, now)
+        assert wait is not None
+        assert wait.slot == pytest.approx(left)
+
+
+def test_what_its_caller_would_not_wait_for_is_missed() -> None:
+    """A plain answer takes 1.6 s after its prompt, a stream's caller waits for its first token."""
+    laws, each = Engine(running=0).laws, ticket(Priority.DEFAULT, 0.5)
+    assert not laws.missed(each, 0.5)
+    each.patience = 2.0
+    assert not laws.missed(each, 0.3)
+    assert laws.missed(each, 0.5)
+    each.stream = True
+    assert not laws.missed(each, 0.5)
+
+
+def test_a_retry_waits_for_a_part_of_the_target_and_for_all_that_its_caller_has() -> None:
+    laws = Engine(running=0).laws
+    first, retry = ticket(Priority.DEFAULT, 0.5), ticket(Priority.DEFAULT, 0.5)
+    retry.lane = Lane.RETRY
+    assert laws.threshold(first, 0.0).seconds == pytest.approx(0.8), "the least queue: 4 of .2 s"
+    assert laws.threshold(retry, 0.0).seconds == pytest.approx(0.4)
+    for each in (first, retry):
+        each.stream, each.patience = True, 0.3
+    assert laws.threshold(first, 0.0) == laws.threshold(retry, 0.0)
+    assert laws.threshold(retry, 0.0).seconds == pytest.approx(0.3)

@@ -46,8 +46,9 @@ def test_the_wait_is_the_longer_of_slots_and_prompts_corrected_plus_the_silence(
 def test_the_threshold_is_the_tighter_of_target_and_deadline() -> None:
     assert threshold(0.6, 1.0, math.inf, 0.0).seconds == pytest.approx(0.6)
     tight = threshold(0.6, 1.0, 0.5, 0.0)
-    assert tight.seconds == pytest.approx(0.3)
+    assert tight.seconds == pytest.approx(0.5), "a caller's own slack has no reserve"
     assert tight.by_deadline
+    assert not threshold(0.6, 1.0, 0.7, 0.0).by_deadline
     assert threshold(0.6, 1.0, -3.0, 0.0).seconds == 0.0
     assert threshold(0.6, 1.0, math.inf, 0.7).seconds == pytest.approx(0.3)
     assert threshold(0.6, 1.0, math.inf, 5.0).seconds == 0.0

@@ -53,6 +53,7 @@ def test_one_tenants_storm_leaves_the_others_their_own() -> None:
         spent += 1
     assert spent == 11, "what it deposited, and a second of the floor"
     assert budget.short_of("storm", 0.02, 1.0, promised=True) == "all"
+    assert budget.left("storm", 1.0, promised=True) < 0.02
     assert budget.short_of("calm", 0.02, 1.0, promised=True) is None
 
 
@@ -61,6 +62,7 @@ def test_a_promise_is_held_for_its_client_until_shortly_after_its_slot() -> None
     budget.deposit("", 0.05, 0.0)
     budget.hold(b"f", 0.04, slot=3.0, now=0.0)
     assert budget.short_of("", 0.04, 0.1, promised=False) == "all"
+    assert budget.left("", 0.1, promised=False) < 0.04 <= budget.left("", 0.1, promised=True)
     assert budget.short_of("", 0.04, 0.1, promised=True) is None
     assert budget.release(b"f", 3.5)
     assert not budget.release(b"f", 3.5), "only once"

@@ -89,7 +89,7 @@ def test_the_laws_are_exported_with_every_term_once_they_are_known() -> None:
     assert read(service, "request_cost_seconds") == {(): pytest.approx(laws.mean_cost)}
     assert read(service, "brownout_level") == {(): 0}
     assert read(service, "retry_budget_seconds")[()] > 0
-    assert abs(read(service, "ledger_drift")[()]) <= 16
+    assert read(service, "ledger_drift") == {(): 0}
 
 
 def read(service: Service, name: str) -> dict[LabelValues, float]:

@@ -35,6 +35,8 @@ def bearer(key: str) -> tuple[str, str]:
 
 def test_a_key_names_its_tenant() -> None:
     assert (read(bearer(KEY)).tenant, read(bearer(KEY)).barred) == ("acme", "")
+    assert read(("X-Api-Key", OTHER)).tenant == "bolt"
+    assert read(("x-api-key", OTHER), bearer(KEY)).tenant == "acme"
     assert read(("Authorization", f"bearer  {OTHER}")).tenant == "bolt"
 
 
@@ -44,6 +46,7 @@ def test_a_key_names_its_tenant() -> None:
         ((), "an API key is needed"),
         ((bearer(""),), "an API key is needed"),
         ((bearer("sk-acme-0002"),), "the API key is not known"),
+        ((("x-api-key", "sk-acme-0002"),), "the API key is not known"),
         ((bearer(KEY + "é"),), "the API key is not known"),
         ((("authorization", f"Basic {KEY}"),), "the API key is not known"),
         ((bearer(KEY), bearer(OTHER)), "an API key is needed"),

@@ -115,9 +115,11 @@ class PlayedService:
         )
         self.feed = self.camera.feed
 
-    def _turn_backend(self, name: str, on: bool) -> None:
-        engines = self.rig.desk.engines
-        (engines.drain if on else engines.undrain)(name)
+    def _turn_backend(self, name: str, by: str | None) -> None:
+        if by is None:
+            self.rig.desk.engines.undrain(name)
+        else:
+            self.rig.desk.engines.drain(name, by)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, then tick."""

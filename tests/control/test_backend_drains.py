@@ -30,7 +30,7 @@ class Drained:
     def __init__(self) -> None:
         self.clock = ManualClock(50.0, 1000.0)
         self.journal = Journal(self.clock, None)
-        self.turns: list[tuple[str, bool]] = []
+        self.turns: list[tuple[str, str | None]] = []
         self.engines = [
             engine_look("a"),
             engine_look("b", state=SideState.SLOW_START),
@@ -48,10 +48,10 @@ class Drained:
 def test_it_is_told_to_the_desk_and_stands_in_the_journal() -> None:
     it = Drained()
     assert it.drains.begin("a", **WHY, ttl=60) == Change("a draining", False, True, 60)
-    assert it.turns == [("a", True)]
+    assert it.turns == [("a", "ann: new driver")]
     assert it.drains.holds["a"].until == 110.0
     assert it.drains.end("a", who="bob", why="done") == Change("a draining", True, False, None)
-    assert it.turns == [("a", True), ("a", False)]
+    assert it.turns == [("a", "ann: new driver"), ("a", None)]
     entries = [(each.what, each.who, each.before, each.after) for each in it.journal.recent()]
     assert entries == [("a draining", "ann", False, True), ("a draining", "bob", True, False)]
 
@@ -68,9 +68,9 @@ def test_it_ends_by_itself() -> None:
     it.drains.begin("a", **WHY, ttl=60)
     desk = Rig().desk.snapshot()
     it.drains.expire(replace(desk, at=109.0))
-    assert it.turns == [("a", True)]
+    assert it.turns == [("a", "ann: new driver")]
     it.drains.expire(replace(desk, at=110.0))
-    assert it.turns == [("a", True), ("a", False)]
+    assert it.turns == [("a", "ann: new driver"), ("a", None)]
     assert it.journal.recent()[-1].cause == "expiry"
 
 
@@ -82,7 +82,7 @@ def test_the_last_that_takes_requests_is_drained_by_force_alone() -> None:
     assert it.turns == []
     it.drains.begin("a", **WHY, ttl=60)  # it gets none already
     it.drains.begin("b", **WHY, ttl=60, force=True)
-    assert it.turns == [("a", True), ("b", True)]
+    assert it.turns == [("a", "ann: new driver"), ("b", "ann: new driver")]
 
 
 def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:

@@ -1,13 +1,14 @@
 """explain: stages that add up, the decision with its numbers, the queue it found, what if now."""
 
 import pytest
-from tests.admission.rig import CODEC, Door
+from tests.admission.rig import CODEC, Door, Rig
 from tests.control.diagnose.watched import Watched
 
 from surgetank.admission.api import Ask
+from surgetank.admission.gate import GateConfig
 from surgetank.admission.outcome import Refused
-from surgetank.control.explain import ExplainOut, UnknownRequest, explain
-from surgetank.engine.api import SamplingParams
+from surgetank.control.explain import ExplainOut, Known, UnknownRequest, explain, stages
+from surgetank.engine.api import SamplingParams, Started
 from surgetank.telemetry.vocabulary import Priority
 
 
@@ -48,6 +49,8 @@ def test_a_served_request_has_every_stage_and_they_add_up() -> None:
     assert by_stage["rest of prefill"] == pytest.approx(0.016 + 344 * 0.0001, rel=0.1)
     assert by_stage["decode"] == pytest.approx(9 * 0.0086, rel=0.1)
     assert (answer.prompt_tokens, answer.output_tokens) == (600, 10)
+    assert (answer.prompt_known, answer.output_known) == (Known.EXACT, Known.EXACT)
+    assert answer.cached_tokens == 0
     assert answer.decision.admitted
     assert answer.sentence.startswith("served in 0.1")
 
@@ -132,3 +135,25 @@ def test_no_prompt_text_is_told() -> None:
     ask = Ask(CODEC.encode("a secret prompt"), SamplingParams(max_tokens=4), 1)
     service.desk.submit(ticket, service.desk.find("default"), ask, Door())
     assert "secret prompt" not in told(service, "secret").model_dump_json()
+
+
+def test_each_wait_of_a_request_that_moved_is_told_and_the_time_in_between() -> None:
+    rig = Rig(GateConfig(in_flight_seqs=1), engines=2)
+    rig.send()
+    rig.send()
+    door = rig.send()
+    rig.timer.advance(1.0)
+    rig.backends[0].finish(min(rig.backends[0].open))  # it goes to this one
+    ((request, sink),) = rig.backends[0].open.values()
+    sink.on_started(Started(request.request_id, 0))
+    rig.timer.advance(3.0)
+    rig.backends[0].die()
+    rig.timer.advance(0.5)
+    assert door.call is not None
+    ticket = door.call.ticket
+    waits = [("door and gate", 0.0), ("queue", 1.0), ("in 0, in vain", 3.0), ("queue again", 0.5)]
+    assert [(each.stage, each.seconds) for each in stages(ticket, 4.5)] == waits
+    rig.backends[1].finish(min(rig.backends[1].open))
+    rig.timer.advance(0.25)
+    told = [(each.stage, each.seconds) for each in stages(ticket, 4.75)]
+    assert told == [*waits, ("first step", 0.25)]

@@ -134,6 +134,10 @@ FAULTS: dict[str, tuple[list[Phase], set[str]]] = {
         ],
         {"BackendLeftOut"},
     ),
+    "an engine dies again and again, between two looks at it": (
+        [CALM, replace(CALM, minutes=10, faults={"backend_restarts_total": 1 / 180})],
+        {"BackendRestarting"},
+    ),
     "all of several engines are gone": (
         [
             replace(CALM, backend="a", others={"b": "up"}),
@@ -180,8 +184,12 @@ FAULTS: dict[str, tuple[list[Phase], set[str]]] = {
         [CALM, replace(CALM, minutes=5, faults={"telemetry_label_overflow_total": 20})],
         {"LabelOverflow"},
     ),
-    "the gate and the engine disagree": (
+    "others use the engine": (
         [CALM, replace(CALM, minutes=5, gauges={"ledger_drift": -6})],
+        {"LedgerDrift"},
+    ),
+    "one sequence is lost for good": (
+        [CALM, replace(CALM, minutes=3, gauges={"ledger_drift": 1})],
         {"LedgerDrift"},
     ),
     "only critical requests are served": (
@@ -236,6 +244,16 @@ def test_a_spike_fires_for_as_long_as_it_lasts(rules: Path, tmp_path: Path) -> N
     slow = replace(CALM, minutes=12, steps=5, step_seconds=0.2)
     expected = [firing(minute, ["StepTimeSpike"]) for minute in range(62, 72)]
     check_rules(tmp_path, rules, World([replace(CALM, minutes=60), slow]), expected)
+
+
+def test_single_looks_at_a_busy_engine_are_no_drift(rules: Path, tmp_path: Path) -> None:
+    looks = [
+        replace(CALM, minutes=minutes, gauges={"ledger_drift": drift})
+        for _ in range(6)
+        for minutes, drift in ((1.0, 0), (0.5, 40), (1.0, 0), (0.5, -40))
+    ]
+    expected = [firing(minute, ()) for minute in range(10, 28)]
+    check_rules(tmp_path, rules, World([CALM, *looks]), expected)
 
 
 def test_no_targets_at_all(rules: Path, tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ EXPRESSIONS = [
 _WORDS = {
     *("abs", "sum", "max", "min", "avg", "count", "group", "topk", "rate", "increase", "resets"),
     *("changes", "absent", "scalar", "vector", "label_replace", "histogram_quantile"),
-    *("max_over_time", "min_over_time", "avg_over_time", "by", "without", "on", "group_left"),
+    *("max_over_time", "min_over_time", "avg_over_time", "quantile_over_time"),
+    *("by", "without", "on", "group_left"),
     *("and", "or", "unless", "bool", "end"),
 }
 

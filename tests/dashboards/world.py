@@ -65,6 +65,7 @@ GAUGES = {
 FAULTS: dict[str, dict[str, str]] = {
     "memory_oom_total": {"source": "activation", "action": "refused"},
     "compute_xid_total": {"device": "cuda:0"},
+    "backend_restarts_total": {"backend": "a"},
     "telemetry_label_overflow_total": {"label": "model"},
     "telemetry_source_errors_total": {"metric": "limit"},
     "control_policy_errors_total": {},

@@ -121,9 +121,9 @@ class Running:
             sys.stderr.write(f"surgetank run still runs after {seconds} s\n")
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
     """Look again and again until the condition holds."""
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < give_up, f"never: {what}"

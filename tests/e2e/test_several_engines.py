@@ -66,8 +66,12 @@ class Two:
         return lines
 
     def statuses(self, count: int) -> set[int]:
-        """Of so many completions, one after the other."""
-        return {self.sidecar.ask().status_code for _ in range(count)}
+        """Of so many completions, one after the other, each of something else."""
+        url = f"{self.sidecar.listeners['http']}/v1/completions"
+        asks = (
+            {"model": "default", "prompt": f"{number}", "max_tokens": 4} for number in range(count)
+        )
+        return {httpx.post(url, json=ask, timeout=WAIT).status_code for ask in asks}
 
 
 @pytest.fixture
@@ -115,23 +119,29 @@ def test_one_that_fails_is_left_out_and_comes_back(two: Two) -> None:
     assert len(two.a.seen) == 5
 
 
-def test_the_runbook_for_it_can_be_followed(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    two.a.status = 500
+@pytest.mark.parametrize(
+    ("runbook", "status", "state"),
+    [("BackendLeftOut", 500, "ejected"), ("BackendRestarting", 200, "up")],
+)
+def test_the_runbook_for_it_can_be_followed(
+    two: Two, monkeypatch: pytest.MonkeyPatch, runbook: str, status: int, state: str
+) -> None:
+    two.a.status = status
     two.statuses(12)
-    two.is_in(a="ejected", b="up")
+    two.is_in(a=state, b="up")
     monkeypatch.setenv("SURGETANK_URL", two.sidecar.listeners["admin"])
 
     def states_after(section: str) -> list[str]:
         states = []
-        for command in commands("BackendLeftOut", section):
+        for command in commands(runbook, section):
             words = shlex.split(command.replace("NAME", "a"))[1:]
             done = CliRunner().invoke(main, words, input="", catch_exceptions=False)
             assert done.exit_code == 0, f"$ {command}\n{done.output}"
             states.append(two.looks()["a"]["state"])
         return states
 
-    assert set(states_after("Diagnosis")) == {"ejected"}
-    assert states_after("Mitigation") == ["ejected", "draining", "ejected"]
+    assert set(states_after("Diagnosis")) == {state}
+    assert states_after("Mitigation") == [state, "draining", state]
 
 
 def test_one_that_dies_costs_no_new_request(two: Two) -> None:

@@ -154,6 +154,7 @@ def test_what_no_longer_fits_is_refused_while_it_waits_and_what_runs_goes_on() -
     assert client.finishes[runs, 0] is FinishReason.LENGTH
     assert client.finishes[small, 0] is FinishReason.LENGTH
     assert max(record.kv_used for record in client.records[4:]) <= 20
+    assert [record.kv_limit for record in client.records[2:5]] == [40, 20, 20]
 
 
 def test_a_policy_can_be_changed_and_an_unknown_one_is_told() -> None:

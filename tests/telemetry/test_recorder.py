@@ -169,9 +169,9 @@ def test_the_queue_is_empty_again_after_each_leaves(recorder: Recorder) -> None:
 def test_tokens_and_the_gaps_between_them(recorder: Recorder) -> None:
     recorder.input_tokens(model="smol", computed=20, cached=16)
     recorder.first_token(model="smol", priority=Priority.BATCH, ttft=0.3)
-    recorder.output_tokens(model="smol", count=1, gap=None)
-    recorder.output_tokens(model="smol", count=1, gap=0.02)
-    recorder.output_tokens(model="smol", count=3, gap=0.09)
+    recorder.output_tokens("smol", 1)
+    recorder.output_tokens("smol", 1, gap=0.02)
+    recorder.output_tokens("smol", 3, gap=0.09)
     assert nonzero(recorder, "tokens_total") == {
         ("smol", "input"): 20,
         ("smol", "input_cached"): 16,

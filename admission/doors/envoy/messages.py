@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from surgetank.admission.api import Headers
 from surgetank.admission.doors.envoy import wire_pb2 as pb
-from surgetank.admission.doors.http.errors import error_body, error_headers
 from surgetank.admission.doors.http.relay_routes import CLAIMS
+from surgetank.admission.doors.http.wording import wording_of
 from surgetank.admission.outcome import Refusal
 
 PIECE = 60_000  # bytes of a streamed body in one message; Envoy takes less than 64 KiB
@@ -41,18 +41,19 @@ def set_headers(headers: Iterable[tuple[str, str]]) -> pb.HeaderMutation:
     return change
 
 
-def immediate(refusal: Refusal, request_id: str, more: Headers) -> pb.ProcessingResponse:
-    """The refusal, as the HTTP door would answer it, with `more` headers."""
+def immediate(refusal: Refusal, path: str, request_id: str, more: Headers) -> pb.ProcessingResponse:
+    """The refusal, as the HTTP door would answer it on that path, with `more` headers."""
+    words = wording_of(path)
     headers = [
         ("content-type", "application/json"),
         ("x-request-id", request_id),
-        *error_headers(refusal),
+        *words.headers(refusal, request_id),
         *more,
     ]
     answer = pb.ImmediateResponse(
-        status=pb.HttpStatus(code=refusal.http_status),
+        status=pb.HttpStatus(code=words.status(refusal)),
         headers=set_headers(headers),
-        body=error_body(refusal),
+        body=words.body(refusal, request_id),
         details=f"surgetank_{refusal.reason}",
     )
     return pb.ProcessingResponse(immediate_response=answer)

@@ -135,6 +135,7 @@ class Stream:
         plain = [(name, value) for name, value in every if not name.startswith(":")]
         path = pseudo.get(":path", "").partition("?")[0]
         self._head = Head(pseudo.get(":method", ""), path, plain, http_1_0=False, keep_alive=True)
+        self._events = EventCount(path)
         if self._head.method != "POST" or path not in KINDS:
             self._say(request_headers=pb.HeadersResponse())
             return
@@ -240,7 +241,7 @@ class Stream:
 
     def _refuse(self, refusal: Refusal, carried: Carried) -> None:
         load = tuple(self._load(self._head))
-        self.outbox.put_nowait(immediate(refusal, carried.ticket.id, load))
+        self.outbox.put_nowait(immediate(refusal, self._head.path, carried.ticket.id, load))
 
     @property
     def _sees_parts(self) -> bool:

@@ -61,6 +61,7 @@ class RelayTongue:
                 stream=query.stream,
                 http_1_0=True,
                 seqs=sampling.n,
+                max_tokens=sampling.params.max_tokens,
             ),
             max_tokens=sampling.params.max_tokens,
             n=sampling.n,
@@ -118,6 +119,9 @@ class RelayText:
                 _, mark, text = event.partition(b"data:")
                 if mark and text.strip() != b"[DONE]":
                     self._read(orjson.loads(text), tokens=1)
+
+    def direct(self) -> None:
+        """Never: all of it is translated."""
 
     def on_end(self, end: End, complete: bool) -> None:
         """The request is over for the desk already; an answer that makes no sense is still told."""

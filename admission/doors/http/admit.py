@@ -12,10 +12,10 @@ from typing import ClassVar
 import orjson
 
 from surgetank.admission.doors.carried import BlindOrder, Carriage, Carried
-from surgetank.admission.doors.http.errors import error_body, error_headers
 from surgetank.admission.doors.http.exchange import Exchange, Handler
 from surgetank.admission.doors.http.relay_body import KINDS
 from surgetank.admission.doors.http.routes import Page
+from surgetank.admission.doors.http.wording import wording_of
 from surgetank.admission.outcome import Refusal
 from surgetank.engine.backends.remote.api import Forward
 from surgetank.telemetry.clock import Clock
@@ -126,9 +126,11 @@ class _Admission:
         self._routes.grants.pop(self._secret, None)
         if refusal is None or self._secret:
             return
-        error = json.dumps(orjson.loads(error_body(refusal)))  # a header is ASCII
-        told = [("x-surgetank-status", str(refusal.http_status)), ("x-surgetank-error", error)]
-        self._exchange.respond(_DENIED, b"", headers=[*told, *error_headers(refusal)])
+        words, named = wording_of(self._path), self._exchange.request_id
+        error = json.dumps(orjson.loads(words.body(refusal, named)))  # a header is ASCII
+        told = [("x-surgetank-status", str(words.status(refusal))), ("x-surgetank-error", error)]
+        headers = [*told, *words.headers(refusal, named)]
+        self._exchange.respond(_DENIED, b"", headers=headers)
 
     def _number(self, name: str) -> int | None:
         text = self._exchange.head.header(name)

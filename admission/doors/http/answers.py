@@ -1,7 +1,6 @@
 """Listeners: a request's output as one JSON answer, or as a stream of events."""
 
 from surgetank.admission.api import Delta, End
-from surgetank.admission.doors.http.errors import error_body
 from surgetank.admission.doors.http.exchange import Exchange
 from surgetank.admission.doors.http.order import Choice, Rendering
 from surgetank.admission.doors.http.render import DONE, FINISH
@@ -32,8 +31,8 @@ class StreamAnswer:
             usage = self._rendering.usage_part(end) if self._include_usage else b""
             self._exchange.end_stream(usage + DONE, self._head())
         elif self._started:
-            error = b"data: " + error_body(end.refusal) + b"\n\n"
-            self._exchange.end_stream(error + DONE)
+            exchange = self._exchange
+            exchange.end_stream(exchange.words.last_event(end.refusal, exchange.request_id))
         else:
             self._exchange.refuse(end.refusal)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import cast
 
@@ -128,6 +129,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
         if behind and self.unsent > self._config.max_write_buffer_bytes:
             self._slow_due = -NEVER  # the next sweep ends it: not amid the desk's own call
+
+    def direct(self) -> Callable[[bytes], None] | None:
+        return self._transport.write if self._slow_due is NEVER else None
 
     def answered(self, keep_alive: bool) -> None:
         self._exchange = self._handler = None

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from surgetank.admission.doors.http.errors import error_body, error_headers
 from surgetank.admission.doors.http.head import Head
+from surgetank.admission.doors.http.wording import Wording, wording_of
 from surgetank.admission.outcome import Refusal
 from surgetank.telemetry.vocabulary import Reason
 
@@ -17,6 +18,7 @@ TellLoad = Callable[[Head], Pairs]  # headers that say how busy we are, as the r
 
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
+_STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
 
 
 class Handler(Protocol):
@@ -45,6 +47,9 @@ class Wire(Protocol):
 
     def send(self, data: bytes) -> None:
         """Hand bytes to the transport; a client that does not read them is cut off."""
+
+    def direct(self) -> Callable[[bytes], None] | None:
+        """The transport's own write(), while the client keeps up; None: send() has to see it."""
 
     def free_body(self) -> None:
         """The body's bytes were worked off: they count no more against the door's budget."""
@@ -100,6 +105,11 @@ class Exchange:
         self.named = self.named or self._new_id()
         return self.named
 
+    @property
+    def words(self) -> Wording:
+        """How its path tells a refusal."""
+        return wording_of(self.head.path)
+
     def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Pairs = ()
     ) -> None:
@@ -112,7 +122,9 @@ class Exchange:
 
     def refuse(self, refusal: Refusal) -> None:
         """The whole answer, when it is a refusal."""
-        self.respond(refusal.http_status, error_body(refusal), headers=error_headers(refusal))
+        words, named = self.words, self.request_id
+        headers = words.headers(refusal, named)
+        self.respond(words.status(refusal), words.body(refusal, named), headers=headers)
 
     def start_stream(self) -> bytes:
         """The head of a stream of events, for the caller to send with its first part."""
@@ -145,6 +157,11 @@ class Exchange:
         """Bytes that are framed already."""
         if self.open:
             self._wire.send(data)
+
+    def direct(self) -> Callable[[bytes], None] | None:
+        """Where such bytes may be written past splice(), until on_behind() or the end; None: the
+        client is behind with reading, or gone."""
+        return self._wire.direct() if self.open else None
 
     def end_splice(self) -> None:
         """All of it was sent."""

@@ -1,9 +1,9 @@
 """Listener: an engine's own answer goes to the client byte for byte."""
 
+from collections.abc import Callable
+
 from surgetank.admission.api import End
-from surgetank.admission.doors.http.errors import error_body
 from surgetank.admission.doors.http.exchange import Exchange
-from surgetank.admission.doors.http.render import DONE
 from surgetank.engine.backends.remote.api import AnswerHead
 
 # They speak of the connection between the engine and us (RFC 9110, 7.6.1), or are ours to set.
@@ -56,6 +56,9 @@ class RelayAnswer:
         self._exchange.splice(data if self._sent else self._head + data)
         self._sent = True
 
+    def direct(self) -> Callable[[bytes], None] | None:
+        return self._exchange.direct() if self._sent and self._can_add else None
+
     def on_end(self, end: End, complete: bool) -> None:
         if complete or end.refusal is None:
             if not self._sent:
@@ -64,7 +67,8 @@ class RelayAnswer:
         elif not self._sent:
             self._exchange.refuse(end.refusal)
         elif self._events and self._can_add:
-            event = b"data: " + error_body(end.refusal) + b"\n\n" + DONE
+            exchange = self._exchange
+            event = exchange.words.last_event(end.refusal, exchange.request_id)
             self._exchange.splice(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event))
             self._exchange.end_splice()
         else:

@@ -1,6 +1,6 @@
 """What the gate must know of a body that is the engine's to understand, and how it is changed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,17 @@ class Kind:
 
     limits: tuple[str, ...]  # none: it produces no tokens
 
+    def without(self, names: Collection[str]) -> "Kind":
+        """As an engine has it that passes over those names."""
+        return Kind(tuple(name for name in self.limits if name not in names))
+
 
 KINDS: Mapping[str, Kind] = {
     "/v1/chat/completions": Kind(("max_completion_tokens", "max_tokens")),
     "/v1/completions": Kind(("max_tokens",)),
     "/v1/responses": Kind(("max_output_tokens",)),
     "/v1/messages": Kind(("max_tokens",)),
+    "/v1/messages/count_tokens": Kind(()),
     "/v1/embeddings": Kind(()),
 }
 
@@ -36,11 +41,20 @@ class Reading(msgspec.Struct, frozen=True):
     model: str  # "": the client names none
     stream: bool
     n: int
-    max_tokens: int | None  # None: the client sets no end
+    limits: Mapping[str, int]  # what the client sets, by name
     exact: bool
     characters: int  # of text in the prompt
     token_ids: int  # given as such
     beginning: str = ""  # of the prompt: the first characters of its text, or of its token ids
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the prompt's length is: not if all of it is token ids."""
+        return self.characters > 0 or not self.token_ids
+
+    def max_tokens(self, kind: Kind) -> int | None:
+        """The end that counts; None: the client sets none."""
+        return next((self.limits[name] for name in kind.limits if name in self.limits), None)
 
 
 def read_body(body: bytes, kind: Kind, beginning: int = 0) -> Reading:
@@ -60,8 +74,8 @@ def read_body(body: bytes, kind: Kind, beginning: int = 0) -> Reading:
     return Reading(
         model=model,
         stream=fields.get("stream") is True,
-        n=min(_MOST_CHOICES, max(_count(fields, "n") or 1, _count(fields, "best_of") or 1)),
-        max_tokens=_count(fields, *kind.limits),
+        n=min(_MOST_CHOICES, max([1, *_counts(fields, "n", "best_of").values()])),
+        limits=_counts(fields, *kind.limits),
         exact=fields.get("ignore_eos") is True,
         characters=characters,
         token_ids=token_ids,
@@ -83,14 +97,11 @@ def shortened(body: bytes, kind: Kind, most: int) -> bytes:
     return orjson.dumps(fields)
 
 
-def _count(fields: Mapping[str, object], *names: str) -> int | None:
-    """The first of these fields that is a positive number; None: none is, and what is wrong with
-    them is the engine's to say."""
-    for name in names:
-        value = fields.get(name)
-        if type(value) is int and value > 0:
-            return value
-    return None
+def _counts(fields: Mapping[str, Any], *names: str) -> dict[str, int]:
+    """Those of these fields that are positive numbers; what is wrong with others is the engine's
+    to say."""
+    given = {name: fields[name] for name in names if type(fields.get(name)) is int}
+    return {name: value for name, value in given.items() if value > 0}
 
 
 def _size(value: Any) -> tuple[int, int]:

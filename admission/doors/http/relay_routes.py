@@ -65,12 +65,14 @@ class RelayOrder(msgspec.Struct, frozen=True):
         return self.reading.stream
 
     def ask(self, served: RelayModel) -> RelayAsk:
-        reading, body = self.reading, self.body
+        reading, body, kind = self.reading, self.body, self.kind.without(served.ignores)
         if reading.model and reading.model not in served.names:  # one of our aliases
             body = renamed(body, served.name)
-        prompt = self.sizes.tokens(reading.characters) + reading.token_ids
+        text = self.sizes.tokens(reading.characters) if reading.estimated else 0
+        prompt = text + reading.token_ids
         context = served.card.context_length
         assumed = min(self.assumed_tokens, max(1, context - prompt) if context else 10**9)
+        most = (reading.max_tokens(kind) or assumed) if kind.limits else 1
         return RelayAsk(
             forward=Forward(
                 path=self.head.path,
@@ -80,12 +82,14 @@ class RelayOrder(msgspec.Struct, frozen=True):
                 stream=reading.stream,
                 http_1_0=self.head.http_1_0,
                 seqs=reading.n,
+                max_tokens=most,
             ),
-            max_tokens=(reading.max_tokens or assumed) if self.kind.limits else 1,
+            max_tokens=most,
             n=reading.n,
             exact=reading.exact,
             characters=0 if reading.token_ids else reading.characters,
-            rewrite=lambda body, most: shortened(body, self.kind, most),
+            rewrite=lambda body, most: shortened(body, kind, most),
+            estimated=reading.estimated,
             beginning=reading.beginning,
         )
 

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 import orjson
 
 from surgetank.admission.api import Headers
-from surgetank.admission.doors.http.errors import error_body, error_headers
 from surgetank.admission.doors.http.exchange import Exchange, Handler, TellLoad, tell_no_load
 from surgetank.admission.doors.http.inference import InferenceRoutes
 from surgetank.admission.outcome import Refusal
@@ -190,7 +189,8 @@ def _not_allowed(methods: str) -> _Answer:
     def answer(exchange: Exchange) -> None:
         message = f"method is {exchange.head.method}; allowed: {methods}"
         refusal = Refusal(Outcome.INVALID, Reason.UNKNOWN_ROUTE, message)
-        headers = [("allow", methods), *error_headers(refusal)]
-        exchange.respond(405, error_body(refusal), headers=headers)
+        words, named = exchange.words, exchange.request_id
+        headers = [("allow", methods), *words.headers(refusal, named)]
+        exchange.respond(405, words.body(refusal, named), headers=headers)
 
     return answer

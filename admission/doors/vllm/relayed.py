@@ -64,6 +64,9 @@ class Messages:
             self._late = loop.call_later(self._patience, self._cut_off)
             self.hold(True)
 
+    def direct(self) -> None:
+        """Never: all of it is translated."""
+
     def on_end(self, end: End, complete: bool) -> None:
         """What is pending can still be taken."""
         self.end = end
@@ -148,6 +151,7 @@ class RelayedGenerate(Generation):
             prompt_tokens=prompt,
             stream=request.stream,
             seqs=n,
+            max_tokens=params.max_tokens or assumed,
         )
         return RelayAsk(
             forward=forward,
@@ -155,6 +159,7 @@ class RelayedGenerate(Generation):
             n=n,
             exact=params.ignore_eos,
             characters=text,
+            estimated=text > 0,
             rewrite=shortened,
             beginning=_beginning(request, self._sizes.beginning),
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 OURS = "surgetank"
 DIRECT = "direct"
 NGINX, ENVOY, SMG, LITELLM = "nginx", "envoy", "smg", "litellm"
-PEERS = (NGINX, ENVOY, SMG, LITELLM)
+SPLICE = "splice"  # in Python, deciding nothing: what lies under ours
+PEERS = (NGINX, ENVOY, SMG, LITELLM, SPLICE)
 PEERS_BIN = Path(".venv-proxies/bin")
 HOW = {
     NGINX: "apt install nginx",
@@ -36,6 +37,9 @@ def plan(name: str, upstream: int, port: int, folder: Path) -> Plan | None:
     installed."""
     if name == OURS:
         return _surgetank(upstream, port, folder)
+    if name == SPLICE:
+        words = ("-m", "surgetank.control.bench.proxy.splice", str(upstream), str(port))
+        return Plan(SPLICE, (sys.executable, *words))
     binary = shutil.which(name, path=os.pathsep.join([str(PEERS_BIN.absolute()), *_paths()]))
     return None if binary is None else _PLANS[name](binary, upstream, port, folder)
 

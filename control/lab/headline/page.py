@@ -16,6 +16,11 @@ compares every step. The same seed gives the same bytes.
     surgetank lab fit steps.jsonl           # the step model of an engine, and its error
     surgetank lab headline --jobs 2         # the table below
 
+An engine with one slot, before it nobody or the gate, whose callers retry by themselves:
+
+    surgetank lab compare --policies none,ours --load .9 --engine max_num_seqs=1 \\
+        --client openai,retries=2,timeout=2 --client openai,retries=2,timeout=2,streams=false
+
 Clients of kind `obedient` and `backoff` retry by our own helpers (`admission/client`), with one
 budget for each tenant; `backoff` gets no hints. The other kinds stand for other clients. Several
 `--sidecars` share tenants' quotas and one retry budget by the leases of production, as tasks in

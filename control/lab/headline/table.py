@@ -9,6 +9,7 @@ from surgetank.control.lab.headline.experiment import Experiment, Result, Unknow
 from surgetank.control.lab.headline.fairness import FAIRNESS
 from surgetank.control.lab.headline.goodput import GOODPUT
 from surgetank.control.lab.headline.mix_shift import MIX_SHIFT
+from surgetank.control.lab.headline.one_slot import ONE_SLOT
 from surgetank.control.lab.headline.preemption import PREEMPTION
 from surgetank.control.lab.headline.priority import PRIORITY
 from surgetank.control.lab.headline.refusals import REFUSALS
@@ -24,6 +25,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "refusals": REFUSALS,
     "step-budget": STEP_BUDGET,
     "preemption": PREEMPTION,
+    "one-slot": ONE_SLOT,
 }
 
 

@@ -85,7 +85,7 @@ class Oracle:
         """Slots and KV for all of it, less than one chunk still to read, TPOT within its target."""
         spec = self.site.spec
         held = sum(self.inside.values()) + first.size
-        fits_kv = held <= spec.kv_blocks * spec.block_size * (1 - spec.kv_spare) - spec.block_size
+        fits_kv = held <= spec.kv_usable * spec.block_size * (1 - spec.kv_spare) - spec.block_size
         batch = len(self.inside) + 1
         step = spec.model.seconds(self._chunk, batch, held)
         fits = fits_kv and batch <= spec.max_num_seqs and step <= self.site.slo.tpot

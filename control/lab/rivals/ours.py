@@ -20,7 +20,7 @@ _PERIOD = 0.25  # seconds between two passes of the control loop, as in ControlC
 
 
 class SidecarEntrance:
-    """The production desk, as its HTTP door uses it for a streamed answer."""
+    """The production desk, as its HTTP door uses it."""
 
     def __init__(self, desk: TextFrontDesk) -> None:
         self._desk = desk
@@ -30,7 +30,7 @@ class SidecarEntrance:
     ) -> Handle | Refusal:
         """Through arrive(), find() and submit()."""
         ticket = self._desk.arrive("http", headers)
-        ticket.stream = True
+        ticket.stream = caller.streams
         ticket.tenant = caller.tenant
         ticket.priority = caller.priority
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import orjson
 
-from surgetank.engine.backends.remote.found import NotFound
+from surgetank.engine.backends.remote.found import NobodyListens, NotFound
 
 # Each page, and where older versions have it; the first that is answered counts.
 MODELS = "/v1/models"  # what is not answered to this is not there
@@ -56,14 +56,26 @@ class Answers:
 
 async def ask(client: httpx.AsyncClient, path: str) -> str | None:
     """The page's text; None unless it is answered with 200. Raises NotFound when it is not
-    answered, be it that its redirects lead nowhere or that its text cannot be unpacked."""
+    answered, be it that its redirects lead nowhere or that its text cannot be unpacked, and
+    NobodyListens."""
     try:
         async with asyncio.timeout(_WITHIN):
             answer = await client.get(path, timeout=_WITHIN, follow_redirects=True)
     except (httpx.RequestError, TimeoutError) as error:
-        what = str(error) or "no answer"  # a time-out says nothing of itself
-        raise NotFound(f"{str(client.base_url).rstrip('/')}{path}: {what}") from None
+        refused = _refused(error)
+        what = "connection refused" if refused else str(error) or "no answer"  # of a time-out: ""
+        kind = NobodyListens if refused else NotFound
+        raise kind(f"{str(client.base_url).rstrip('/')}{path}: {what}") from None
     return answer.text if answer.status_code == _OK else None
+
+
+def _refused(error: BaseException | None) -> bool:
+    """Whether connections were refused, as the first cause behind what the client made of it."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 async def ask_all(client: httpx.AsyncClient) -> Answers:
@@ -80,9 +92,12 @@ async def ask_all(client: httpx.AsyncClient) -> Answers:
 
 
 async def ask_or_none(client: httpx.AsyncClient, path: str) -> str | None:
-    """A page that gets no answer is like one that is not there, but for MODELS."""
+    """A page that gets no answer is like one that is not there, but for MODELS; where nobody
+    listens there is none. Raises NotFound."""
     try:
         return await ask(client, path)
+    except NobodyListens:
+        raise
     except NotFound:
         if path == MODELS:
             raise

@@ -1,5 +1,6 @@
 """The nouns between the gate and an engine that speaks HTTP: what is forwarded, what comes back."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -20,6 +21,7 @@ class Forward(msgspec.Struct, frozen=True):
     stream: bool = False  # its answer tells of each token as it comes
     http_1_0: bool = False  # the client's version: it cannot read chunks
     seqs: int = 1  # choices
+    max_tokens: int = 0  # that a choice may have; 0: not known
     carrier: "Carrier | None" = None  # who brings it to the engine; None: we do
 
 
@@ -56,11 +58,19 @@ class AnswerSink(Protocol):
         """Bytes of the body as they came, framing included; `events` of a stream began in them.
         `between`: they end between two chunks."""
 
+    def direct(self) -> Callable[[bytes], None] | None:
+        """Where whole chunks may be written past on_data(), which stands between two, until hold();
+        on_events() hears of them then. None: on_data() has to see what comes next."""
+
+    def on_events(self, events: int, now: float) -> None:
+        """So many of a stream began in chunks that were written directly, at `now`."""
+
     def on_done(self, usage: Usage) -> None:
         """The answer is complete."""
 
-    def on_lost(self, detail: str) -> None:
-        """The connection broke: nothing more will come."""
+    def on_lost(self, detail: str, begun: bool = True) -> None:
+        """The connection broke: nothing more will come. `begun`: the engine may have worked on it;
+        else it never got it."""
 
 
 class Carrier(Protocol):

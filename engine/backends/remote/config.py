@@ -1,12 +1,15 @@
 """Settings of an engine behind an HTTP address."""
 
+import ssl
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-_PORTS = {"http": 80, "https": 443, "grpc": 50051}
+_PORTS = {"http": 80, "https": 443, "grpc": 50051, "grpcs": 443}
+_WITH_TLS = ("https", "grpcs")
 
 
 class Role(StrEnum):
@@ -30,8 +33,9 @@ class BackendConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(
-        pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?|grpc://[^/\s?#]+)$",
-        description="Its address, such as http://127.0.0.1:8000; grpc:// for vLLM's gRPC protocol.",
+        pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?|grpcs?://[^/\s?#]+)$",
+        description="Its address, such as http://127.0.0.1:8000; grpc://, with TLS grpcs://, for "
+        "vLLM's gRPC protocol.",
     )
     name: str = Field(
         default_factory=host_and_port,
@@ -46,6 +50,17 @@ class BackendConfig(BaseModel):
     api_key: SecretStr = Field(
         default=SecretStr(""),
         description="Bearer token for it; empty: the client's own authorization goes through.",
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="For https:// and grpcs://: a PEM file of the certificates that vouch for it; "
+        "null: those that the system trusts, by gRPC those that it brings.",
+    )
+    server_name: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9.:-]+$",
+        description="For https:// and grpcs://: the name that its certificate must have; null: "
+        "its address's host.",
     )
     max_num_seqs: int | None = Field(
         default=None,
@@ -69,13 +84,42 @@ class BackendConfig(BaseModel):
     @property
     def speaks_grpc(self) -> bool:
         """vLLM's gRPC engine protocol, instead of OpenAI's HTTP."""
-        return self.url.startswith("grpc:")
+        return self.url.startswith("grpc")
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """By what its certificate is checked; None for an address without TLS."""
+        if urlsplit(self.url).scheme not in _WITH_TLS:
+            return None
+        return ssl.create_default_context(cafile=self.ca_file)
 
     @property
     def credentials(self) -> tuple[tuple[str, str], ...]:
         """The header that its key goes in; none for none."""
         key = self.api_key.get_secret_value()
         return (("authorization", f"Bearer {key}"),) if key else ()
+
+    @field_validator("ca_file")
+    @classmethod
+    def _holds_certificates(cls, ca_file: Path | None) -> Path | None:
+        if ca_file is None:
+            return None
+        path = ca_file.expanduser()
+        try:
+            ssl.create_default_context(cafile=path)
+        except OSError as error:  # those of the ssl module among them
+            why = error.strerror or error
+            raise ValueError(f"no certificates can be read there: {why}") from None
+        return path
+
+    @model_validator(mode="after")
+    def _asks_for_tls(self) -> Self:
+        scheme, given = urlsplit(self.url).scheme, self.ca_file or self.server_name
+        if given and scheme not in _WITH_TLS:
+            raise ValueError(
+                f"ca_file, server_name: {scheme}:// has no TLS; allowed: with https://, grpcs://"
+            )
+        return self
 
     @field_validator("url")
     @classmethod

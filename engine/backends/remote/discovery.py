@@ -5,14 +5,22 @@ import math
 import httpx
 
 from surgetank.engine.api import ModelCard
-from surgetank.engine.backends.remote.answers import Answers, ask, ask_all, ask_or_none
+from surgetank.engine.backends.remote.answers import MODELS, Answers, ask, ask_all, ask_or_none
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.exposition import Sample, read_samples
-from surgetank.engine.backends.remote.found import Found, NotFound, Signals, Source
+from surgetank.engine.backends.remote.found import (
+    Found,
+    Look,
+    NobodyListens,
+    NotFound,
+    Signals,
+    Source,
+)
 from surgetank.engine.backends.remote.kinds import KINDS, Kind, Sizes
 from surgetank.telemetry.clock import Clock
 
 _BLOCK = 16  # tokens, where a pool's blocks are not known
+_BEGAN = "process_start_time_seconds"  # as Prometheus' client libraries export it
 _BY_NAME = {kind.name: kind for kind in KINDS}
 
 
@@ -26,22 +34,43 @@ class Discovery:
             base_url=config.url,
             headers=dict(config.credentials),
             trust_env=False,
+            verify=config.tls or True,
+            event_hooks={"request": [self._address]},
         )
+
+    async def _address(self, request: httpx.Request) -> None:
+        """The name that the certificate must have, where it is another than the address's."""
+        if self._config.server_name is not None:
+            request.extensions["sni_hostname"] = self._config.server_name
 
     async def find(self) -> Found:
         """What is there. Raises NotFound."""
         return identify(await ask_all(self._client), self._config)
 
-    async def look(self, found: Found) -> Signals:
-        """Its metrics, as far as it has any; none of them while their page fails, for an engine may
-        work without. Raises NotFound when it does not answer."""
+    async def look(self, found: Found) -> Look:
+        """Its metrics, as far as it has any, and its models; no metrics while their page fails, for
+        an engine may work without. Raises NotFound when it does not answer."""
         kind = _BY_NAME[found.kind]
         page = await ask_or_none(self._client, found.metrics) if found.metrics else None
         if page is not None:
-            return read_signals(kind, page, self._clock.monotonic())
-        if await ask(self._client, kind.alive) is None:
+            signals = read_signals(kind, page, self._clock.monotonic())
+            listed = await self._list() if kind.alive == MODELS else None
+            return Look(signals, listed, _began(page))
+        text = await ask(self._client, kind.alive)
+        if text is None:
             raise NotFound(f"{self._config.url}{kind.alive} is not answered with 200")
-        return Signals()
+        return Look(Signals(), _names(text) if kind.alive == MODELS else None)
+
+    async def _list(self) -> tuple[str, ...] | None:
+        """The models of an engine that has answered; None: it is too busy to list them. Raises
+        NobodyListens."""
+        try:
+            text = await ask(self._client, MODELS)
+        except NobodyListens:
+            raise
+        except NotFound:
+            return None
+        return None if text is None else _names(text)
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -53,7 +82,7 @@ def identify(answers: Answers, config: BackendConfig) -> Found:
     kind = next((kind for kind in KINDS if kind.marked(answers)), None)
     if kind is None or not answers.models:
         raise NotFound(f"{config.url}: it lists no models; is it an OpenAI server, and is it up?")
-    names = tuple(str(model["id"]) for model in answers.models)
+    names = _names(answers.pages[MODELS])
     sizes = kind.sizes(answers)
     seqs = config.max_num_seqs or sizes.max_num_seqs or kind.usual_seqs
     card = ModelCard(
@@ -82,16 +111,30 @@ def identify(answers: Answers, config: BackendConfig) -> Found:
     told = read_signals(kind, page, 0.0)
     signals = tuple(name for name in kind.series if getattr(told, name) is not None)
     mute = (kind.mute,) if kind.mute and not signals else ()
+    ignores = kind.ignores(sizes.version)
+    deaf = tuple(f"its chats pass over {name}: send max_tokens" for name in ignores)
     return Found(
         kind=kind.name,
         version=sizes.version,
         card=card,
         models=names,
         signals=signals,
-        notes=(*kind.notes, *mute),
+        notes=(*kind.notes, *mute, *deaf),
         metrics=kind.metrics if kind.series and page else "",
         slots=_source(config, sizes),
+        ignores=ignores,
     )
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    """Of the models in the text of that list. Not when each was created: vLLM says now, always."""
+    return tuple(str(model["id"]) for model in Answers({MODELS: listed}).models)
+
+
+def _began(page: str) -> float | None:
+    """Where one process tells; of several behind one page none stands for all."""
+    told = read_samples(page, (_BEGAN,)).get(_BEGAN, [])
+    return told[0].value if len(told) == 1 else None
 
 
 def _source(config: BackendConfig, sizes: Sizes) -> Source:

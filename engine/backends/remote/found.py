@@ -14,6 +14,10 @@ class NotFound(Exception):
     """Nobody answers at the address, or nobody that we know how to ask."""
 
 
+class NobodyListens(NotFound):
+    """Connections to the address are refused: whoever was there takes no more."""
+
+
 class Source(StrEnum):
     """How we know how many requests an engine runs at once."""
 
@@ -34,6 +38,7 @@ class Found:
     notes: tuple[str, ...] = ()  # what the operator should know of it
     metrics: str = ""  # the page that has its metrics; "": it has none
     slots: Source = Source.TOLD
+    ignores: tuple[str, ...] = ()  # fields of a chat's body that it passes over
 
     def describe(self) -> str:
         """In one line."""
@@ -54,6 +59,21 @@ class Signals:
     output_tokens: float | None = None  # produced since it began
     preemptions: float | None = None  # since it began
 
+    @property
+    def in_it(self) -> float | None:
+        """Requests that it has, those in its queue as well where it tells of them."""
+        return None if self.running is None else self.running + (self.waiting or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that one look brought: its signals, and what shows whether it is still the same one."""
+
+    signals: Signals
+    models: tuple[str, ...] | None = None  # every name that it answers to; None: not told
+    began: float | None = None  # when its process did, Unix seconds; None: not told
+    uptime: float | None = None  # seconds; None: not told
+
 
 SIGNALS = tuple(each.name for each in fields(Signals) if each.name != "at")
 
@@ -66,8 +86,10 @@ class Vitals:
     url: str = ""
     found: Found | None = None  # None while it is not there
     signals: Signals = field(default_factory=Signals)  # the newest look; of a lost one its last
-    drift: int | None = None  # sequences that we had in it at that look, less those it counted
+    drift: int | None = None  # sequences of ours that its last count misses; below 0: others' in it
     pushbacks: int = 0  # requests that it turned away, since the start
+    patience: float | None = None  # seconds of silence among plain answers; None: none was seen
+    requests: int | None = None  # that we have in it now; None: nobody counts them
 
     @property
     def foreign(self) -> bool:

@@ -5,8 +5,15 @@ from typing import Protocol
 _LONGEST_LINE = 1024  # bytes of a chunk's size line, or of one trailer
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}  # as engines write an event's chunk
 _EVENT = b"\ndata:"  # JSON holds no bare line feed, so this begins an event and nothing else
-_SEAM = len(_EVENT) - 1  # bytes in which an event's beginning can be cut off
-_RESTS = tuple(_EVENT[cut:] for cut in range(1, len(_EVENT)))  # what may come after the cut
+# On these paths most kinds of events bear no output; those that do say so, once each: in a text
+# the quotation mark would be escaped.
+_OUTPUT = {"/v1/messages": b'"content_block_delta"', "/v1/responses": b'.delta"'}
+
+
+def is_chunk(data: bytes) -> bool:
+    """Whether these bytes are one whole chunk, as an event nearly always comes."""
+    feed = data.find(b"\r\n")
+    return _SIZES.get(data[:feed]) == len(data) - feed - 4
 
 
 class FramingError(ValueError):
@@ -71,11 +78,8 @@ class Chunked:
 
     def take(self, data: bytes) -> int:
         """Bytes beyond the last chunk's trailers are another answer's."""
-        if self.between:  # nearly always one whole chunk comes, an event
-            feed = data.find(b"\r\n")
-            size = _SIZES.get(data[:feed])
-            if size is not None and feed + size + 4 == len(data):
-                return len(data)
+        if self.between and is_chunk(data):
+            return len(data)
         taken = self._follow(data)
         self.between = not (self._skip or self._line or self._trailers)
         return taken
@@ -113,17 +117,29 @@ class Chunked:
 
 
 class EventCount:
-    """Counts the events of a stream (lines that begin with `data:`) in bytes that go by."""
+    """Counts the events of a stream that bear output, in bytes that go by."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_rests", "_seam", "mark")
 
-    def __init__(self) -> None:
-        self._before = b"\n"  # the bytes before: an event's beginning may be cut in two
+    def __init__(self, path: str = "") -> None:
+        """`path` as it was asked: on most, every line that begins with `data:` counts."""
+        self.mark, self._rests, self._seam = _MARKS.get(path, _ANY)
+        self._before = b"\n"  # the bytes before: a mark may be cut in two
 
     def count(self, data: bytes) -> int:
-        """How many events begin in these bytes."""
-        begun = data.count(_EVENT)
-        if data.startswith(_RESTS):
-            begun += (self._before[-_SEAM:] + data[:_SEAM]).count(_EVENT)
-        self._before = data if len(data) >= _SEAM else self._before[-_SEAM:] + data
-        return begun
+        """How many of their marks end in these bytes."""
+        found, seam = data.count(self.mark), self._seam
+        if data.startswith(self._rests):
+            found += (self._before[-seam:] + data[:seam]).count(self.mark)
+        self._before = data if len(data) >= seam else self._before[-seam:] + data
+        return found
+
+
+def _mark(text: bytes) -> tuple[bytes, tuple[bytes, ...], int]:
+    """What stands once in an event, what may come of it after a cut, and bytes before such a cut at
+    the most."""
+    return text, tuple(text[cut:] for cut in range(1, len(text))), len(text) - 1
+
+
+_ANY = _mark(_EVENT)
+_MARKS = {path: _mark(text) for path, text in _OUTPUT.items()}

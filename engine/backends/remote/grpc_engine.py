@@ -7,14 +7,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward, Usage
-from surgetank.engine.backends.remote.config import BackendConfig
-from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.engine.backends.remote.config import BackendConfig, host_and_port
+from surgetank.engine.backends.remote.found import Found, Look, NobodyListens, NotFound, Signals
 from surgetank.engine.backends.remote.grpc_found import Count, found, signals
 from surgetank.engine.protocols import vllm_engine_pb2 as pb
 from surgetank.telemetry.clock import Clock
@@ -31,6 +30,8 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),  # else a restarted engine is found minutes later
     ("grpc.max_receive_message_length", -1),
 )
+_UNSENT = "failed to connect"  # how grpc begins when a call found no connection
+_REFUSED = "Connection refused"  # in it, where nobody listens
 _Code = grpc.StatusCode
 _HTTP = {
     _Code.CANCELLED: 499,
@@ -48,7 +49,7 @@ _HTTP = {
 
 
 class GrpcCall:
-    """One Generate. Implements backend.Line."""
+    """One Generate. Implements underway.Line."""
 
     used = False  # each is new
 
@@ -117,7 +118,8 @@ class GrpcCall:
         gone = code is _Code.UNAVAILABLE and not trailers
         if gone or self.heard:
             log.info("a call to the engine ended: %s: %s", code.name, details)
-            self._lose(f"the call ended: {code.name}" if gone else f"{code.name}: {details}")
+            what = f"the call ended: {code.name}" if gone else f"{code.name}: {details}"
+            self._lose(what, begun=not details.startswith(_UNSENT))
             return
         number: tuple[int, str] = code.value
         told = [(name, value) for name, value in trailers if isinstance(value, str)]
@@ -134,20 +136,31 @@ class GrpcCall:
         if sink is not None:
             sink.on_done(usage)
 
-    def _lose(self, detail: str) -> None:
+    def _lose(self, detail: str, *, begun: bool = True) -> None:
         sink, self._sink = self._sink, None
         if sink is not None:
-            sink.on_lost(detail)
+            sink.on_lost(detail, begun)
+
+
+def _channel(config: BackendConfig) -> Any:
+    """Its connection; one that fails is made again and again."""
+    address = host_and_port({"url": config.url})
+    if config.tls is None:
+        return grpc.aio.insecure_channel(address, _OPTIONS)
+    name, file = config.server_name, config.ca_file
+    named = () if name is None else (("grpc.ssl_target_name_override", name),)
+    trusted = grpc.ssl_channel_credentials(None if file is None else file.read_bytes())
+    return grpc.aio.secure_channel(address, trusted, (*_OPTIONS, *named))
 
 
 class GrpcEngine:
-    """One address. Implements backend.Probe and backend.Lines; belongs to one event loop."""
+    """One address. Implements watch.Probe and underway.Lines; belongs to one event loop."""
 
     def __init__(self, config: BackendConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
         # Typed as Any: grpc-stubs demand serializers that grpc does not.
-        self._channel: Any = grpc.aio.insecure_channel(urlsplit(config.url).netloc, _OPTIONS)
+        self._channel: Any = _channel(config)
 
     async def find(self) -> Found:
         """What is there. Raises NotFound."""
@@ -161,13 +174,15 @@ class GrpcEngine:
             loads = None
         return found(self._config, model, server, loads)
 
-    async def look(self, found: Found) -> Signals:
+    async def look(self, found: Found) -> Look:
         """Its load, as far as it tells any. Raises NotFound when it does not answer."""
         await self._healthy()
+        server = await self._ask("GetServerInfo", pb.GetServerInfoResponse)
+        uptime = server.uptime_seconds or None
         if not found.metrics:
-            return Signals()
+            return Look(Signals(), uptime=uptime)
         loads = await self._ask("GetLoads", pb.GetLoadsResponse)
-        return signals(loads, self._clock.monotonic())
+        return Look(signals(loads, self._clock.monotonic()), uptime=uptime)
 
     def describe(
         self, method: str, request: bytes, within: float = _DESCRIBED
@@ -203,6 +218,7 @@ class GrpcEngine:
             (answer,) = [message async for message in self.describe(method, b"", _PATIENCE)]
             return kind.FromString(answer)
         except grpc.aio.AioRpcError as error:
-            raise NotFound(f"{self._config.url}: {method}: {error.details()}") from None
+            missing = NobodyListens if _REFUSED in (error.details() or "") else NotFound
+            raise missing(f"{self._config.url}: {method}: {error.details()}") from None
         except (ValueError, DecodeError):  # not one message, or not that one
             raise NotFound(f"{self._config.url}: {method}: its answer cannot be read") from None

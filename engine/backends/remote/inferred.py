@@ -17,11 +17,13 @@ its mean step alone, (end - begin) / (tokens + 1), and is used only while no str
 that end at once one is enough.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from surgetank.telemetry.steprecord import StepRecord
 
 _ZERO = (0, 0, 0, 0)
+_STALE = 15.0  # seconds without a look, after which nothing is known of others
 _TOGETHER = 0.0005  # seconds: what is closer came in one bunch,
 _MEANS = 0.01  # seconds between two mean steps
 _SHORT = 0.1  # and so did what is closer than this share of a usual step
@@ -77,6 +79,8 @@ class InferredSteps:
     def __init__(self, max_num_seqs: int, kv_blocks: int) -> None:
         """`max_num_seqs` and `kv_blocks` as its card has them, 0 for what is not known."""
         self._kv_ratio: float | None = None  # share of the pool in use; None: it does not tell
+        self._others = 0  # sequences in it that are not ours
+        self._looked_at = 0.0
         self._slots = max_num_seqs
         self._kv_blocks = kv_blocks
         self._running: dict[int, _Running] = {}
@@ -93,11 +97,15 @@ class InferredSteps:
         """How many the engine has."""
         return len(self._running)
 
-    def looked(self, kv_ratio: float | None, now: float) -> StepRecord | None:
-        """The engine told how full its pool is. While nothing runs no step would tell it on: then
-        a record without work does, where it is news."""
+    def looked(self, kv_ratio: float | None, others: int | None, now: float) -> StepRecord | None:
+        """The engine told how full its pool is, and how many sequences it has beside ours; None: it
+        does not. While nothing runs no step would tell it on: then a record without work does,
+        where it is news."""
         news = kv_ratio is not None and kv_ratio != self._kv_ratio
         self._kv_ratio = kv_ratio
+        if others is not None:
+            news = news or others != self._others
+            self._others, self._looked_at = others, now
         if not news or self._running:
             return None
         return self._record(seconds=0.0, prefill=0, prefill_seqs=0, decoding=0, resident=0, now=now)
@@ -109,19 +117,21 @@ class InferredSteps:
         self._running[request_id] = _Running(prompt, now)
         self._unread += prompt
 
-    def spoke(self, request_id: int, events: int, now: float) -> StepRecord | None:
-        """A stream's events came; the record of the step that this shows to be complete."""
-        running = self._running.get(request_id)
-        if running is None:
-            return None
+    def spoke(self, spoken: Iterable[tuple[int, int]], now: float) -> StepRecord | None:
+        """Streams' events came at once: pairs of request_id and events, in order. Returns the
+        record of the step that this shows to be complete."""
         record, step = None, self._step
-        if step is not None and running.step is step and now - step.began > self._together:
-            record, step = self._close(step, now), None
-        if step is None:
-            step = self._step = _Step(began=now)
-        if not running.tokens:
-            self._unread -= running.prompt
-        running.speak(events, step)
+        for request_id, events in spoken:
+            running = self._running.get(request_id)
+            if running is None:
+                continue
+            if step is not None and running.step is step and now - step.began > self._together:
+                record, step = self._close(step, now), None
+            if step is None:
+                step = self._step = _Step(began=now)
+            if not running.tokens:
+                self._unread -= running.prompt
+            running.speak(events, step)
         return record
 
     def ended(self, request_id: int, output_tokens: int | None, now: float) -> StepRecord | None:
@@ -218,4 +228,5 @@ class InferredSteps:
             prefix_hit_tokens=0,
             prefix_miss_tokens=0,
             prefill_backlog=self._unread,
+            others=self._others if now - self._looked_at < _STALE else 0,
         )

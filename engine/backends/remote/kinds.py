@@ -40,6 +40,7 @@ class Kind:
     alive: str = MODELS  # the page that is looked at where it has no metrics, or they fail
     repeated: Sequence[str] = ()  # labels of ranks that all tell the same
     total: Mapping[str, str] = field(default_factory=dict)  # labels of the sum, beside its parts
+    ignores: Callable[[str], tuple[str, ...]] = lambda version: ()  # fields of a chat, by version
     notes: tuple[str, ...] = ()
     mute: str = ""  # what to do when it tells none of its series
 
@@ -156,6 +157,17 @@ def _tensorrt_llm(answers: Answers) -> Sizes:
     return Sizes(version=str(answers.json("/version").get("version", "")), **told)
 
 
+def _newer_limit(version: str) -> tuple[str, ...]:
+    """Their chats know max_tokens alone."""
+    return ("max_completion_tokens",)
+
+
+def _llama_cpp_ignores(version: str) -> tuple[str, ...]:
+    """It knows the newer name since early 2026, b8000 or a little later."""
+    build = _number(version.partition("-")[0].removeprefix("b"))
+    return _newer_limit(version) if 0 < build < 8000 else ()
+
+
 def _version(path: str) -> Callable[[Answers], Sizes]:
     return lambda answers: Sizes(version=str(answers.json(path).get("version", "")))
 
@@ -204,6 +216,7 @@ KINDS: tuple[Kind, ...] = (
             prompt_tokens="prompt_tokens_total",
             output_tokens="tokens_predicted_total",
         ),
+        ignores=_llama_cpp_ignores,
         mute="start it with --metrics, so that it tells what it does",
     ),
     Kind(
@@ -212,6 +225,7 @@ KINDS: tuple[Kind, ...] = (
         sizes=_llama_cpp_python,
         usual_seqs=1,
         alive="/openapi.json",  # its list of models waits for the answer that it works on
+        ignores=_newer_limit,
         notes=(
             "it runs one request at a time; start it with --interrupt_requests false, or every "
             "request ends the one before it",
@@ -246,6 +260,7 @@ KINDS: tuple[Kind, ...] = (
         marked=lambda answers: "version" in answers.json("/api/version"),
         sizes=_version("/api/version"),
         usual_seqs=1,
+        ignores=_newer_limit,
         notes=("its max_num_seqs in [[backends]] should be its OLLAMA_NUM_PARALLEL",),
     ),
     Kind(

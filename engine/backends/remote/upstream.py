@@ -6,12 +6,12 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Generic, cast
 from urllib.parse import urlsplit
 
 import httptools
 
-from surgetank.engine.backends.remote.api import AnswerHead, AnswerSink, Forward, Usage
+from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
 from surgetank.engine.backends.remote.framing import (
     Chunked,
     EventCount,
@@ -20,15 +20,18 @@ from surgetank.engine.backends.remote.framing import (
     Sized,
     UntilClose,
 )
+from surgetank.engine.backends.remote.turn import SinkT, Spoke, Turn
 from surgetank.engine.backends.remote.usage import Tail
 from surgetank.telemetry.clock import Clock
 
 log = logging.getLogger(__name__)
 
+
 _LARGEST_HEAD = 65_536
 _KEPT_IDLE = 50.0  # seconds; an engine that keeps them for less closes them, and is believed
 _SMALL = 8192  # bytes; of larger parts much may come in one turn, and whoever is slow must stop it
 _CONNECT = 2.0  # seconds for a connection to be made
+_KEYS = frozenset({"authorization", "x-api-key"})  # what a client proves itself by
 
 
 class _HeadEvents:
@@ -79,84 +82,60 @@ def framing_of(head: AnswerHead) -> Framing:
     return Sized(int(length))
 
 
-class Turn:
-    """Parts of answers that came in one turn of the event loop, worked off together at its end.
-
-    An engine's step brings one for each stream. Between two reads the system's own work would push
-    ours out of the processor's caches; done in one go, the code stays there for all but the first.
-    """
-
-    def __init__(self) -> None:
-        self._came: list[tuple[Connection, bytes]] = []
-
-    def add(self, connection: "Connection", data: bytes) -> None:
-        """One more."""
-        if not self._came:
-            asyncio.get_running_loop().call_soon(self.work)
-        self._came.append((connection, data))
-
-    def work(self) -> None:
-        """All that came, in order."""
-        came, self._came = self._came, []
-        for connection, data in came:
-            try:
-                connection.received(data)
-            except Exception:  # the others' parts must not be lost with one
-                log.exception("an answer could not be passed on")
-                connection.fail("a fault in the sidecar")
-
-
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, Generic[SinkT]):
     """One connection, one request at a time."""
 
     __slots__ = (
         "_buffer",
-        "_events",
         "_framing",
         "_keep",
         "_message",
         "_on_free",
         "_on_lost",
-        "_sink",
-        "_tail",
         "_transport",
         "_turn",
+        "direct",
+        "events",
         "freed_at",
         "heard",
+        "sink",
+        "tail",
         "used",
     )
 
     def __init__(
         self,
-        turn: Turn,
-        on_free: Callable[["Connection"], None],
-        on_lost: Callable[["Connection"], None],
+        turn: Turn[SinkT],
+        on_free: "Callable[[Connection[SinkT]], None]",
+        on_lost: "Callable[[Connection[SinkT]], None]",
         message: Callable[[Forward], bytes],
     ) -> None:
         """`message`: a request as it goes over the wire."""
         self.used = False  # a request was answered on it before
         self.freed_at = 0.0
         self.heard = False  # of the running request, anything has come back
+        self.sink: SinkT | None = None
+        self.events = EventCount()
+        self.tail = Tail()
+        self.direct: Callable[[bytes], None] | None = None  # where whole chunks are written now
         self._turn = turn
         self._on_free = on_free
         self._on_lost = on_lost
         self._message = message
-        self._sink: AnswerSink | None = None
         self._buffer = b""  # of a head that is not complete
         self._framing: Framing | None = None  # None: the head is still to come
         self._keep = False
-        self._events = EventCount()
-        self._tail = Tail()
 
-    def send(self, request: Forward, sink: AnswerSink) -> None:
+    def send(self, request: Forward, sink: SinkT) -> None:
         """Begin a request."""
-        self._sink, self.heard = sink, False
+        self.sink, self.heard = sink, False
         self._buffer, self._framing = b"", None
-        self._events, self._tail = EventCount(), Tail()
+        self.events, self.tail = EventCount(request.path), Tail()
         self._transport.write(self._message(request))
 
     def hold(self, held: bool) -> None:
         """Stop reading, or go on."""
+        self.direct = None
         if held:
             self._transport.pause_reading()
         else:
@@ -164,7 +143,7 @@ class Connection(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """End it; a sink that is left hears nothing more."""
-        self._sink = None
+        self._let_go()
         self._transport.abort()
 
     @property
@@ -189,23 +168,26 @@ class Connection(asyncio.Protocol):
 
     def received(self, data: bytes) -> None:
         """Work off what came."""
-        if self._sink is None:  # unasked-for bytes: nothing after them can be trusted
+        self._turn.count()
+        if self.sink is None:  # unasked-for bytes: nothing after them can be trusted
             self.hang_up()
             return
         try:
             if self._framing is None:
                 data = self._read_head(data)
-            sink, framing = self._sink, self._framing
+            sink, framing = self.sink, self._framing
             if sink is None or framing is None:
                 return
             taken = framing.take(data)
             if taken < len(data):  # nothing after it can be trusted
                 data, self._keep = data[:taken], False
             if data:
-                self._tail.add(data)
-                sink.on_data(data, self._events.count(data), framing.between)
+                self.tail.add(data)
+                sink.on_data(data, self.events.count(data), framing.between)
             if framing.complete:
                 self._finish()
+            elif self.sink is not None:
+                self.direct = sink.direct() if framing.between else None
         except FramingError as error:
             self.fail(str(error))
 
@@ -229,8 +211,8 @@ class Connection(asyncio.Protocol):
             if head.status < 200:  # 100 Continue and its like announce the real answer
                 continue
             self._buffer, self._framing, self._keep = b"", framing_of(head), keep
-            if self._sink is not None:
-                self._sink.on_head(head)
+            if self.sink is not None:
+                self.sink.on_head(head)
             return data
         if len(data) > _LARGEST_HEAD:
             raise FramingError(f"the answer's headers exceed {_LARGEST_HEAD} bytes")
@@ -239,10 +221,11 @@ class Connection(asyncio.Protocol):
 
     def told(self) -> Usage | None:
         """What its stream says of itself, once its last event has come; None: it goes on."""
-        return self._tail.usage() if self._tail.says_done() else None
+        self._turn.count()
+        return self.tail.usage() if self.tail.says_done() else None
 
     def _finish(self) -> None:
-        sink, self._sink, self._framing = self._sink, None, None
+        sink = self._let_go()
         if self._keep and self.alive:
             self.used = True
             self._transport.resume_reading()  # its last part may have met a slow client
@@ -250,14 +233,20 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
         if sink is not None:
-            sink.on_done(self._tail.usage())
+            sink.on_done(self.tail.usage())
 
     def fail(self, detail: str) -> None:
         """End it; the sink hears that the answer is lost."""
-        sink, self._sink, self._framing = self._sink, None, None
+        sink = self._let_go()
         self._transport.abort()
         if sink is not None:
             sink.on_lost(detail)
+
+    def _let_go(self) -> SinkT | None:
+        self._turn.count()
+        sink = self.sink
+        self.sink = self.direct = self._framing = None
+        return sink
 
 
 def unreachable(error: OSError) -> str:
@@ -269,27 +258,37 @@ def unreachable(error: OSError) -> str:
     return os.strerror(error.errno).lower()
 
 
-class Upstream:
+class Upstream(Generic[SinkT]):
     """All connections to one address. Belongs to one event loop."""
 
-    def __init__(self, url: str, clock: Clock, headers: tuple[tuple[str, str], ...] = ()) -> None:
-        """`headers` go with every request, e.g. the engine's own credentials."""
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        spoke: Spoke[SinkT],
+        headers: tuple[tuple[str, str], ...] = (),
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+    ) -> None:
+        """`headers` go with every request: the engine's own credentials, in place of clients'.
+        `server_name`: whose certificate it must have, None: that of the address's host."""
         parts = urlsplit(url)
         self._host = parts.hostname or ""
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._port = parts.port or (443 if self._tls else 80)
+        self._tls, self._server_name = tls, server_name
+        self._port = parts.port or (443 if tls else 80)
         self._path = parts.path.rstrip("/")
+        self._keeps = _KEYS if headers else frozenset()  # of a request's headers, for us alone
         self._lines = _lines([("host", parts.netloc.rpartition("@")[2]), *headers])
         self._clock = clock
-        self._turn = Turn()
-        self._idle: dict[Connection, None] = {}  # the one used last comes last
+        self._turn = Turn(spoke, clock)
+        self._idle: dict[Connection[SinkT], None] = {}  # the one used last comes last
 
     @property
     def idle(self) -> int:
         """Connections that wait for a request."""
         return len(self._idle)
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> Connection[SinkT]:
         """A new connection. Raises OSError, TimeoutError among them."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT):
@@ -298,10 +297,11 @@ class Upstream:
                 self._host,
                 self._port,
                 ssl=self._tls,
+                server_hostname=self._server_name,
             )
         return connection
 
-    def take(self) -> Connection | None:
+    def take(self) -> Connection[SinkT] | None:
         """An idle connection, the one used last; None: connect()."""
         oldest = self._clock.monotonic() - _KEPT_IDLE
         while self._idle:
@@ -313,9 +313,11 @@ class Upstream:
 
     def _message(self, request: Forward) -> bytes:
         version = "1.0" if request.http_1_0 else "1.1"
-        length = [("content-length", str(len(request.body)))]
+        length, passed = [("content-length", str(len(request.body)))], request.headers
+        if self._keeps:
+            passed = tuple(pair for pair in passed if pair[0] not in self._keeps)
         first = f"POST {self._path}{request.path} HTTP/{version}\r\n"
-        head = first + self._lines + _lines([*request.headers, *length]) + "\r\n"
+        head = first + self._lines + _lines([*passed, *length]) + "\r\n"
         return head.encode("latin-1") + request.body
 
     def close(self) -> None:
@@ -323,11 +325,11 @@ class Upstream:
         while self._idle:
             self._idle.popitem()[0].hang_up()
 
-    def _free(self, connection: Connection) -> None:
+    def _free(self, connection: Connection[SinkT]) -> None:
         connection.freed_at = self._clock.monotonic()
         self._idle[connection] = None
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: Connection[SinkT]) -> None:
         self._idle.pop(connection, None)
 
 

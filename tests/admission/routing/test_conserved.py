@@ -34,7 +34,7 @@ class Storm:
             self.tokens: 6,
             self.finish: 4,
             self.cancel: 1,
-            self.turn_away: 2,
+            self.turn_away: 4,
             self.die: 1,
             self.come_up: 2,
             self.stall: 1,

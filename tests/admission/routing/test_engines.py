@@ -13,7 +13,7 @@ from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.routing.engines import UnknownEngine, largest
 from surgetank.admission.routing.side import SideState
 from surgetank.engine.api import SamplingParams
-from surgetank.telemetry.vocabulary import Outcome
+from surgetank.telemetry.vocabulary import Outcome, Reason
 
 
 def states(rig: Rig) -> list[SideState]:
@@ -73,15 +73,6 @@ def test_a_moved_request_goes_before_the_others_of_its_class() -> None:
     assert waiting.outcome is None
 
 
-def test_a_request_moves_as_often_as_is_allowed() -> None:
-    rig = Rig(engines=4, routing=RoutingConfig(moves=2))
-    door = rig.send()
-    for _ in range(3):
-        assert door.outcome is None
-        next(backend for backend in rig.backends if backend.open).die()
-    assert door.outcome is Outcome.BACKEND_DOWN
-
-
 def test_an_engine_that_turned_a_request_away_is_not_asked_again() -> None:
     rig = Rig(engines=2)
     rig.send()
@@ -131,12 +122,67 @@ def test_when_all_drain_requests_are_refused_and_what_runs_goes_on() -> None:
     first, second, waiting = rig.send(), rig.send(), rig.send()
     rig.desk.engines.drain("0")
     rig.desk.engines.drain("1")
-    assert refused(waiting).message == "backend down: no engine takes requests: 1 drains"
-    with pytest.raises(Refused, match="not connected"):
+    told = refused(waiting)
+    assert (told.outcome, told.reason) == (Outcome.DRAINING, Reason.OPERATOR)
+    assert told.message == "draining: no engine takes requests: 0 is drained, 1 is drained"
+    with pytest.raises(Refused) as refusal:
         rig.desk.find("default")
+    assert refusal.value.refusal.message == told.message
     for backend in rig.backends:
         backend.finish(min(backend.open))
     assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.OK)
+
+
+def test_who_drains_all_engines_is_told_beside_those_that_are_down() -> None:
+    rig = Rig(engines=3)
+    rig.backends[2].die()
+    rig.desk.engines.drain("0", "ann: driver 580")
+    rig.desk.engines.drain("1", "bob: new model")
+    down = rig.desk.engines.absent()
+    assert (down.outcome, down.reason) == (Outcome.BACKEND_DOWN, Reason.ENGINE_LOST)
+    assert down.message == (
+        "backend down: no engine takes requests: 0 is drained by ann: driver 580, "
+        "1 is drained by bob: new model, 2 is not connected"
+    )
+    rig.desk.engines.drain("2", "ann: driver 580")
+    assert rig.desk.engines.absent().reason is Reason.OPERATOR
+    rig.desk.engines.undrain("1")
+    assert rig.desk.engines.absent("it ended").message == "backend down: it ended"
+    assert rig.desk.ready()
+
+
+def test_an_engine_that_takes_no_connections_gets_nothing_and_may_complete_what_it_has() -> None:
+    rig = Rig(engines=2)
+    first, second = rig.send(), rig.send()
+    rig.backends[0].card = None  # its watchers do not know yet
+    assert states(rig) == [SideState.DOWN, SideState.UP]
+    for _ in range(3):
+        rig.send()
+    assert held(rig) == [1, 4]
+    rig.backends[0].finish(min(rig.backends[0].open))
+    assert (first.outcome, second.outcome) == (Outcome.OK, None)
+    rig.backends[1].card = None
+    assert not rig.desk.ready()
+    assert not rig.desk.snapshot().backend_up
+    assert refused(rig.send()).message == "backend down: the engine is not connected"
+
+
+def test_another_process_at_the_same_place_is_learned_anew_with_what_it_has() -> None:
+    rig = Rig(engines=2)
+    rig.timer.advance(60.0)
+    door = rig.send(prompt=5)
+    rig.desk.engines.hold("0", 3.0)
+    assert [look.restarts for look in rig.desk.snapshot().engines] == [0, 0]
+    rig.backends[0].come_up()  # seen at a look, without having been away
+    look = rig.desk.snapshot().engines[0]
+    assert (look.state, look.restarts, look.dispatched) == (SideState.SLOW_START, 1, 1)
+    assert (look.learned_slots, look.unread) == (None, 5)
+    rig.backends[0].finish(min(rig.backends[0].open))
+    assert door.outcome is Outcome.OK
+    assert rig.desk.snapshot().engines[0].unread == 0
+    rig.backends[0].die()
+    rig.backends[0].come_up()
+    assert rig.desk.snapshot().engines[0].restarts == 2
 
 
 def test_an_unknown_engine_is_named_with_those_there_are() -> None:

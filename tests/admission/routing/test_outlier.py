@@ -5,7 +5,14 @@ import pytest
 from surgetank.admission import refusals
 from surgetank.admission.outcome import Refusal
 from surgetank.admission.routing.config import RoutingConfig
-from surgetank.admission.routing.outlier import Standing, is_fault, may_eject, observed
+from surgetank.admission.routing.outlier import (
+    Met,
+    Standing,
+    is_fault,
+    may_eject,
+    met_by,
+    observed,
+)
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 CONFIG = RoutingConfig(eject_after=3, eject_for=30.0, eject_at_most=70.0)
@@ -95,6 +102,59 @@ def test_what_is_given_up_while_an_engine_hangs_is_its_fault(
     refusal: Refusal, fault: bool | None
 ) -> None:
     assert is_fault(refusal.outcome, refusal.reason, silent=True) is fault
+
+
+def faults_until_out(*met: Met) -> int:
+    """Faults in a row that eject, met by these in turn."""
+    standing, count = Standing(), 0
+    while not standing.out(0.0):
+        by = met[count % len(met)]
+        standing = observed(standing, True, CONFIG, 0.0, may_go=True, met=by)
+        count += 1
+    assert (standing.faults, standing.repeats, standing.met) == (0, 0, frozenset())
+    return count
+
+
+def asked(caller: str, *requests: int) -> list[Met]:
+    return [Met(caller, b"%d" % each) for each in requests]
+
+
+@pytest.mark.parametrize(
+    ("met", "faults"),
+    [
+        (asked("", *range(99)), 3),  # nobody says who asks
+        (asked("ann", *range(99)), 12),
+        ([*asked("ann", 1, 2), *asked("bob", 1)], 3),
+        ([*asked("ann", 1, 2), Met()], 3),  # a connection was lost: anybody's would have been
+        (asked("", 1), 9),  # 1 + 8 / 4
+        (asked("", 1, 2), 6),  # 2 + 4 / 4
+        ([Met()], 3),
+    ],
+)
+def test_whose_requests_fail_counts(met: list[Met], faults: int) -> None:
+    assert faults_until_out(*met) == faults
+
+
+def test_an_answer_begins_a_new_row() -> None:
+    standing = Standing()
+    for each in asked("ann", *range(11)):
+        standing = observed(standing, True, CONFIG, 0.0, may_go=True, met=each)
+    assert (standing.faults, len(standing.met)) == (11, 11)
+    assert observed(standing, False, CONFIG, 0.0, may_go=True) == Standing()
+
+
+def test_what_is_kept_of_a_row_is_bounded() -> None:
+    standing = Standing()
+    for each in asked("ann", *range(99)):
+        standing = observed(standing, True, CONFIG, 0.0, may_go=False, met=each)
+    assert (standing.faults, len(standing.met)) == (99, 12)
+
+
+def test_only_an_answer_of_5xx_may_be_the_requests_fault() -> None:
+    assert met_by("ann", b"1", Reason.ENGINE_ERROR) == Met("ann", b"1")
+    assert (
+        met_by("ann", b"1", Reason.ENGINE_LOST) == met_by("bob", b"2", Reason.CLIENT_GONE) == Met()
+    )
 
 
 def test_an_answer_shows_that_it_works() -> None:

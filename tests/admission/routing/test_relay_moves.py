@@ -20,13 +20,13 @@ from surgetank.engine.backends.remote.api import (
     Usage,
 )
 from surgetank.engine.backends.remote.config import Role
-from surgetank.engine.backends.remote.found import Vitals
+from surgetank.engine.backends.remote.found import Found, Vitals
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.metricspec import Process
 from surgetank.telemetry.recorder import Recorder
 from surgetank.telemetry.registry import Registry
 from surgetank.telemetry.steprecord import StepRecord
-from surgetank.telemetry.vocabulary import Outcome, Priority
+from surgetank.telemetry.vocabulary import Outcome, Priority, Reason
 
 OK, FULL, BROKEN = AnswerHead(200, ()), AnswerHead(503, ()), AnswerHead(500, ())
 
@@ -42,7 +42,8 @@ class PlayedRemote:
 
     @property
     def vitals(self) -> Vitals:
-        return Vitals("vllm", "http://x")
+        found = None if self.card is None else Found("vllm", "1", self.card, self.models)
+        return Vitals("vllm", "http://x", found)
 
     def stalled_for(self, now: float) -> float | None:
         return 0.0
@@ -78,6 +79,9 @@ class Client:
     def on_data(self, data: bytes, between: bool) -> None:
         self.data += data
 
+    def direct(self) -> None:
+        """Never."""
+
     def on_end(self, end: End, complete: bool) -> None:
         self.ends.append(end)
 
@@ -112,13 +116,18 @@ class Pair:
             watcher.on_up(remote.card)
 
     def ask(
-        self, beginning: str = "", *, stream: bool = True, carrier: Carrier | None = None
+        self,
+        beginning: str = "",
+        *,
+        stream: bool = True,
+        carrier: Carrier | None = None,
+        tenant: str = "",
+        body: bytes = b'{"prompt":"hi"}',
     ) -> Client:
         client, ticket = Client(), self.desk.arrive("http", ())
-        ticket.stream, ticket.priority = stream, Priority.BATCH
-        body = b'{"prompt":"hi"}'
+        ticket.stream, ticket.priority, ticket.tenant = stream, Priority.BATCH, tenant
         forward = Forward("/v1/completions", (), body, 3, stream=stream, carrier=carrier)
-        ask = RelayAsk(forward, 8, 1, False, 2, lambda body, most: body, beginning)
+        ask = RelayAsk(forward, 8, 1, False, 2, lambda body, most: body, beginning=beginning)
         self.desk.submit(ticket, self.desk.find("m"), ask, client)
         return client
 
@@ -162,6 +171,27 @@ def test_nothing_moves_after_the_head() -> None:
     assert not pair.b.sent
 
 
+def test_one_that_could_not_be_sent_is_not_suspected() -> None:
+    pair = Pair()
+    pair.ask()
+    (ticket,) = pair.desk.peek.live()
+    pair.a.only()[1].on_lost("the engine cannot be reached: connection refused", begun=False)
+    assert (ticket.engine, ticket.deaths) == ("b", 0)
+    pair.b.only()[1].on_lost("the engine hung up")
+    assert (ticket.deaths, ticket.reason) == (1, Reason.ENGINE_LOST)
+
+
+def test_who_waits_is_told_that_the_engines_are_lost_and_no_addresses() -> None:
+    pair = Pair()
+    clients = [pair.ask() for _ in range(17)]  # eight to each, and one waits
+    for remote, watcher in zip((pair.a, pair.b), pair.desk.engines.watchers, strict=True):
+        remote.card = None
+        watcher.on_down("http://10.0.0.7:8000/v1/models: connection refused")
+    told = {end.refusal.message for client in clients for end in client.ends if end.refusal}
+    assert told == {"backend down: the engine was lost"}
+    assert sum(len(client.ends) for client in clients) == 17
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_a_proxy_carries_cannot_go_elsewhere(lost: bool) -> None:
     pair = Pair()
@@ -182,6 +212,20 @@ def test_the_prompt_of_a_plain_answer_counts_as_read_at_once() -> None:
     pair.ask()
     pair.ask(stream=False)
     assert [look.unread for look in pair.desk.snapshot().engines] == [3, 0]
+
+
+def test_one_tenants_errors_take_no_engine_from_the_others() -> None:
+    """Its prompts differ, and each engine fails at each: four times as many are needed."""
+    pair = Pair()
+    for number in range(38):
+        pair.ask(tenant="ann", body=b'{"prompt":"%d"}' % number)
+        (sink,) = (sink for each in (pair.a, pair.b) for _, sink in each.sent.values())
+        sink.on_head(BROKEN)
+        sink.on_done(Usage())
+        pair.a.sent.clear()
+        pair.b.sent.clear()
+    looks = pair.desk.snapshot().engines
+    assert [(look.faults, look.ejections) for look in looks] == [(19, 0), (19, 0)]
 
 
 def test_an_engines_own_error_goes_to_the_client_and_counts_as_a_fault() -> None:

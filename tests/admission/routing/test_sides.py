@@ -11,12 +11,14 @@ from surgetank.admission.engine_view import Rates
 from surgetank.admission.routing.config import RoutingConfig
 from surgetank.admission.routing.side import Attached, EngineSide, SideState
 from surgetank.admission.routing.sides import Sides
+from surgetank.admission.ticket import Ticket
 from surgetank.engine.backends.remote.config import Role
 from surgetank.telemetry.clock import ManualClock
 from surgetank.telemetry.stepmodel import StepModel
 from surgetank.telemetry.vocabulary import Outcome, Reason
 
 CARD = tiny_card()
+TICKET = Ticket("1", 0.0, "http")
 
 
 def rates(factor: float, drain: float = 1.0) -> Rates:
@@ -152,7 +154,7 @@ def test_one_that_hangs_is_out_once_enough_was_given_up() -> None:
     hung.engine.stalled = 3.0
     for _ in range(5):
         assert hung.state(1.0) is SideState.UP
-        made.observe(hung, Outcome.CANCELLED, Reason.CLIENT_GONE, 1.0)
+        made.observe(hung, TICKET, Outcome.CANCELLED, Reason.CLIENT_GONE, 1.0)
     hung.engine.stalled = 0.0  # it has nothing any more
     assert names(made.look(2.0)) == "1"
 
@@ -161,7 +163,7 @@ def test_another_process_begins_anew() -> None:
     made = sides(2)
     side = made.all[0]
     for _ in range(5):
-        made.observe(side, Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, 10.0)
+        made.observe(side, TICKET, Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, 10.0)
     side.most, side.crowded, side.kv_used = 3.0, True, 0.5
     assert side.state(10.0) is SideState.EJECTED
     side.went_down(11.0)
@@ -177,7 +179,7 @@ def test_no_more_than_half_are_ejected_and_their_return_is_known() -> None:
     made = sides(3)
     for side in made.all:
         for _ in range(5):
-            out = made.observe(side, Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, 10.0)
+            out = made.observe(side, TICKET, Outcome.BACKEND_DOWN, Reason.ENGINE_LOST, 10.0)
         assert out is (side.name == "0")
     assert names(made.look(10.0)) == "12"
     assert made.next_return(10.0) == 40.0

@@ -13,7 +13,7 @@ from surgetank.control.bench.proxy import peers
 from surgetank.control.bench.proxy import slow as slow_readers
 from surgetank.control.bench.proxy.client import Answer, Pool
 from surgetank.control.bench.proxy.idle import Idle
-from surgetank.control.bench.proxy.process import stub
+from surgetank.control.bench.proxy.process import free_port, start, stub
 from surgetank.control.bench.proxy.report import (
     DELAY,
     HELD,
@@ -73,6 +73,23 @@ async def test_the_stub_gives_each_stream_an_event_a_step() -> None:
     assert found.begun < found.first == found.reads[0]
     assert len(gaps) >= 1
     assert found.reads[-1] - found.first >= 0.04, "four steps of 20 ms, less what came late"
+
+
+async def test_the_bare_splice_passes_on_whole_answers(tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    with stub(cores) as upstream:
+        port = free_port()
+        planned = peers.plan(peers.SPLICE, upstream, port, tmp_path)
+        assert planned is not None
+        process = start(planned, port, tmp_path, cores)
+        pool = Pool(port)
+        try:
+            await process.ready()
+            for events in (0, 5, 0):
+                await pool.ask(events, 1_000)
+        finally:
+            pool.close()
+            process.end()
 
 
 async def test_slow_readers_lose_nothing_and_the_others_go_on(
@@ -137,7 +154,8 @@ def test_absent_proxies_are_none_and_ours_is_told_of_the_stub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path: None)
-    assert [peers.plan(name, 1, 2, tmp_path) for name in peers.PEERS] == [None] * 4
+    absent = [name for name in peers.PEERS if peers.plan(name, 1, 2, tmp_path) is None]
+    assert absent == [name for name in peers.PEERS if name != peers.SPLICE]
     ours = peers.plan(peers.OURS, 4711, 4712, tmp_path)
     assert ours is not None
     assert "--set=backends.0.url=http://127.0.0.1:4711" in ours.command

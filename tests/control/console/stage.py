@@ -213,8 +213,11 @@ class Stage(Service):
         self.insight.history.read()
         self.timer.call_later(LOOK, self._look)
 
-    def _turn_backend(self, name: str, on: bool) -> None:
-        (self.desk.engines.drain if on else self.desk.engines.undrain)(name)
+    def _turn_backend(self, name: str, by: str | None) -> None:
+        if by is None:
+            self.desk.engines.undrain(name)
+        else:
+            self.desk.engines.drain(name, by)
 
     def _turn(self, on: bool) -> None:
         self.desk.draining = on

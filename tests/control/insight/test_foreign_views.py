@@ -1,6 +1,7 @@
 """Before another maker's engine every view says what is known, and where nothing is, so."""
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,8 @@ def test_what_it_is_what_it_tells_and_how_old_that_is() -> None:
     assert runs["KV gate"] == (
         "promises against 400 blocks of 128 tokens, and the share in use that it tells"
     )
-    assert runs["stall"] == "silence of its streams"
-    assert runs["ledger drift"] == "its own count"
+    assert runs["stall"] == "silence of its streams; of plain answers once one was seen"
+    assert runs["ledger drift, room for others"] == "its own count"
 
 
 def test_an_engine_that_tells_nothing_leaves_the_laws_what_passes_by() -> None:
@@ -76,6 +77,19 @@ def test_an_engine_that_tells_nothing_leaves_the_laws_what_passes_by() -> None:
     assert memory["share"] is None
     assert memory["blocks"] is None
     assert str(memory["note"]).startswith("llama-cpp-python tells nothing of its KV pool")
+
+
+@pytest.mark.parametrize(
+    ("signals", "patience", "runs_on"),
+    [
+        (Signals(output_tokens=9.0), 90.0, "silence of its count of output tokens"),
+        (Signals(), 90.4, "silence of its streams, or of plain answers for 90 s"),
+        (Signals(), inf, "silence of its streams; not of plain answers: one of them has no bound"),
+    ],
+)
+def test_what_shows_a_stall(signals: Signals, patience: float, runs_on: str) -> None:
+    backend, _ = views(Vitals("openai", URL, FOUND, signals, patience=patience))
+    assert laws(backend)["stall"] == runs_on
 
 
 def test_its_kv_pool_is_what_it_tells_and_no_more() -> None:

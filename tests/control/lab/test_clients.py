@@ -38,11 +38,13 @@ class PlayedDoor:
     answers: list[Refusal | None] = field(default_factory=list)
     came: list[tuple[float, dict[str, str]]] = field(default_factory=list)
     inside: list[Inside] = field(default_factory=list)
+    callers: list[Caller] = field(default_factory=list)
 
     def open(
         self, caller: Caller, headers: Headers, ask: Ask, listener: Listener
     ) -> Handle | Refusal:
         number = len(self.came)
+        self.callers.append(caller)
         self.came.append((self.timeline.monotonic(), dict(headers)))
         answer = self.answers[number] if number < len(self.answers) else None
         if answer is not None:
@@ -136,6 +138,18 @@ def test_a_clients_own_mistake_is_not_retried() -> None:
     rig = Rig(BEHAVIOURS["immediate-3"], [INVALID])
     rig.run()
     assert rig.times == [1.0]
+
+
+def test_who_wants_it_in_one_piece_has_heard_nothing_before_its_end() -> None:
+    whole = BEHAVIOURS["immediate-1"].model_copy(update={"streams": False, "timeout": 1.2})
+    rig = Rig(whole, [])
+    rig.serve(1.0, 0, first=0.5)  # complete after 1.5 s
+    rig.serve(2.2, 1, first=0.1)
+    rig.run()
+    assert rig.times == [1.0, 2.2]
+    assert [each.cancelled for each in rig.door.inside] == [True, False]
+    assert [caller.streams for caller in rig.door.callers] == [False, False]
+    assert list(rig.crowd.log.calls.ok) == [1]
 
 
 def test_a_timeout_leaves_and_retries() -> None:

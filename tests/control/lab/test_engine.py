@@ -83,6 +83,16 @@ def test_a_cancelled_request_frees_its_blocks_and_hears_nothing_more() -> None:
     assert bench.records[-1].kv_used == 0
 
 
+def test_what_it_cannot_stop_it_answers_to_the_end_but_nothing_is_begun_in_vain() -> None:
+    bench = Bench(SMALL.model_copy(update={"max_num_seqs": 1, "stoppable": False}))
+    begun, late, waiting = (bench.submit(4, 20, time_left=left) for left in (None, 0.1, None))
+    bench.timeline.call_at(0.050, lambda: bench.port.cancel(1))
+    bench.timeline.call_at(0.050, lambda: bench.port.cancel(3))
+    bench.timeline.run(2.0)
+    assert [heard.finish for heard in (begun, late, waiting)] == [None, FinishReason.DEADLINE, None]
+    assert bench.engine.totals.decode_tokens == 19, "the first alone, and all of it"
+
+
 def test_deadlines_end_requests_between_two_steps() -> None:
     bench = Bench()
     heard = bench.submit(prompt=4, output=100, time_left=0.200)

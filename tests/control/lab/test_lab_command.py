@@ -54,6 +54,16 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     assert [group["name"] for group in told["runs"][1]["tenants"]] == ["a", "b"]
 
 
+def test_a_kind_of_client_can_be_changed() -> None:
+    slow = [*SHORT, "--engine", "max_num_seqs=1", "--load", "3", "--policy", "none", "--json"]
+    for retries in (0, 2):
+        done = lab(
+            "run", *slow, "--client", f"openai,retries={retries},timeout=.001,streams=false:2"
+        )
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["runs"][0]["attempts_per_call"] == 1 + retries
+
+
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_help_names_every_kind_of_client_and_of_fault(command: str) -> None:
     told = re.sub(r"\s+", "", lab(command, "--help").stdout)
@@ -79,6 +89,8 @@ def test_fit_of_a_file_that_is_none(tmp_path: Path) -> None:
     [
         (["run", "--policy", "best"], "no policy 'best'; there are: ours"),
         (["run", "--client", "rude"], "no client 'rude'; there are: patient"),
+        (["run", "--client", "openai,retries=many"], "client retries is 'many': Input should be"),
+        (["run", "--client", "openai,mood=bad"], "client mood is 'bad': Extra inputs"),
         (["run", "--fault", "stall@3"], "not of the form KIND@AT+SECONDS"),
         (["run", "--fault", "redis-loss@3"], "not of the form KIND@AT+SECONDS"),
         (["run", "--fault", "slow@1+1x0.5"], "slow@1+1x0.5': value of slow is 0.5; allowed: 1 to"),

@@ -9,7 +9,16 @@ from tests.fakes import tiny_card
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
 from surgetank.control.journal import Journal
-from surgetank.control.policies.concurrency import GROWTH, LOOKS, QUIET, EachLearns, Learned, step
+from surgetank.control.policies.concurrency import (
+    GROWTH,
+    LOOKS,
+    QUIET,
+    EachLearns,
+    Learned,
+    Sight,
+    learn,
+    step,
+)
 from surgetank.engine.backends.remote.found import Found, Signals, Vitals
 from surgetank.telemetry.clock import ManualClock
 
@@ -91,6 +100,20 @@ def test_a_queue_of_others_is_not_our_doing(look: Look) -> None:
     assert engine.go(LOOKS + 5) == 8
     engine = Played(look, runs=3, others=8)
     assert engine.go(LOOKS + 5) == 3
+
+
+def told(of_others: int, pushbacks: int = 0) -> Sight:
+    """At a moment at which we have five there, and more of ours wait."""
+    vitals = Vitals("vllm", "", FOUND, Signals(at=0.0, running=5.0), None, pushbacks)
+    return Sight(QUIET, vitals, 5, of_others, waits=True)
+
+
+def test_what_is_learned_is_of_all_that_it_has() -> None:
+    refused = learn(Learned(), 100.0, told(3, pushbacks=1))
+    assert refused.limit == 8  # five of ours, and three
+    grown = learn(Learned(limit=8.0), 100.0, told(2))
+    assert grown.limit == 9  # of eight two are others', and half a slot is left free: it is met
+    assert learn(Learned(limit=12.0), 100.0, told(3)).limit == 12  # three more of ours may go in
 
 
 def test_an_engine_that_refused_all_for_a_moment_soon_has_what_it_had(look: Look) -> None:

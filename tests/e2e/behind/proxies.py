@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import pytest
+from anthropic import Anthropic
 from openai import OpenAI
 from tests.control.sidecar_process import Sidecar, until
 from tests.e2e.behind.stub_engine import WAIT, StubEngine
@@ -62,6 +64,15 @@ class Proxied:
         """One chat completion of the openai client's."""
         with self.client() as client:
             return client.chat.completions.create(**ASK, extra_headers=headers)
+
+    def refused(self) -> anthropic.APIStatusError:
+        """What the anthropic client raises for one message."""
+        with (
+            Anthropic(base_url=self.url, api_key="k", max_retries=0, timeout=WAIT) as client,
+            pytest.raises(anthropic.APIStatusError) as caught,
+        ):
+            client.messages.create(**ASK, max_tokens=4)
+        return caught.value
 
     def later(self) -> "Future[Any]":
         """The same, meanwhile."""

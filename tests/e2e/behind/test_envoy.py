@@ -78,11 +78,18 @@ def test_what_waits_goes_on_and_what_is_too_much_gets_our_hints(behind: Proxied)
     assert headers["content-type"] == "application/json"
     assert isinstance(caught.value.body, dict)
     assert caught.value.body["limit_name"] == "queue_requests"
+    over = behind.refused()
+    assert (over.status_code, over.type, over.error_code) == (
+        529,
+        "overloaded_error",
+        "queue_requests",
+    )
+    assert over.response.headers["x-should-retry"] == "true"
     behind.engine.free.set()
     for each in (first, second):
         assert each.result(WAIT).choices[0].message.content == "hello"
     behind.hold(0, 0)
-    assert behind.outcomes() == {"ok": 2.0, "overload": 1.0}
+    assert behind.outcomes() == {"ok": 2.0, "overload": 2.0}
 
 
 def test_a_client_that_leaves_gives_its_slot_back(

@@ -68,9 +68,6 @@ def test_clients_that_retry_at_once(plant: Plant) -> None:
         {
             "ComputeLimited",  # the engine is full of what nobody will read
             "ErrorBudgetBurn",
-            # Steps of 2 ms: hundreds of calls a second are sent and taken back while more of the
-            # engine's reports are unread than the drift allows for.
-            "LedgerDrift",
         }
     )
     hasty = Habits(output=200, patience=0.15, tries=4, obeys=False)

@@ -79,8 +79,15 @@ def test_names_that_no_list_has(plant: Plant) -> None:
 
 
 def test_sequences_that_outgrow_the_pool(plant: Plant) -> None:
-    plant.run('surgetank limits set kv_watermark 0.1 --ttl 15m --why "a drill"')
-    with Crowd(plant.product.http, 30, Habits(output=400)):
-        plant.until_firing("PreemptionThrash", frozenset({"MemoryLimited", "ErrorBudgetBurn"}))
+    """Those that come to their end are short, so that little is promised to any; those that go on
+    are given up. To promise less of the pool then is what the operator has forbidden."""
+    for limit, value in (("kv_watermark", "0.1"), ("kv_reserve", "max")):
+        plant.run(f'surgetank limits set {limit} {value} --ttl 15m --why "a drill"')
+    short = Habits(output=400, fields={"ignore_eos": False, "stop": ["a", "b", "c", "d"]})
+    long = Habits(output=500, patience=1.5, fields={"ignore_eos": False, "min_tokens": 500})
+    with Crowd(plant.product.http, 10, short), Crowd(plant.product.http, 30, long):
+        # The gate, too, keeps work out, by what is left of the pool.
+        allowed = frozenset({"MemoryLimited", "ErrorBudgetBurn", "QueueWaitHigh", "ShedHigh"})
+        plant.until_firing("PreemptionThrash", allowed)
         plant.until_verdict("memory")
         cure(plant, "PreemptionThrash")

@@ -21,7 +21,8 @@ from surgetank.control.cli import main
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ELSEWHERE = {"BackendLeftOut"}  # needs several engines: tests/e2e/test_several_engines.py
+# They need several engines: tests/e2e/test_several_engines.py
+ELSEWHERE = {"BackendLeftOut", "BackendRestarting"}
 RUNBOOKS = sorted(
     {
         each.name.removesuffix(".md")

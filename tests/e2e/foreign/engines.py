@@ -17,6 +17,7 @@ from surgetank.control.bench.export import export
 from surgetank.engine.model.load import open_checkpoint
 
 PEERS = Path(__file__).parents[3] / ".venv-peers" / "bin" / "python"
+START = 600.0  # seconds, on a machine that has much else to do
 VLLM_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -95,7 +96,8 @@ class Foreign:
                 stderr=log,
                 start_new_session=True,
             )
-        until(self._serves, f"{self.maker.kind} serves; see {self._folder / 'engine.log'}")
+        what = f"{self.maker.kind} serves; see {self._folder / 'engine.log'}"
+        until(self._serves, what, START)
 
     def kill(self) -> None:
         """It and its children, at once."""

@@ -134,15 +134,17 @@ def test_anthropics_client_is_answered_and_counted(pair: Pair) -> None:
         ) as stream:
             text = "".join(stream.text_stream)
             streamed = stream.get_final_message()
-        with pytest.raises(anthropic.NotFoundError, match="is not served here"):
+        size = client.messages.count_tokens(model="default", messages=[question])
+        with pytest.raises(anthropic.NotFoundError) as unknown:
             client.messages.create(model="no/such", max_tokens=MOST, messages=[question])
+    assert (unknown.value.type, unknown.value.error_code) == ("not_found_error", "unknown_model")
     assert text
+    assert size.input_tokens == plain.usage.input_tokens
     assert 0 < plain.usage.output_tokens <= MOST
     after = pair.tokens("output"), pair.tokens("input") + pair.tokens("input_cached")
-    # Its events that bear no token (message_start and such) are counted before its usage comes.
-    counted = after[0] - before[0] - plain.usage.output_tokens
-    assert streamed.usage.output_tokens <= counted <= streamed.usage.output_tokens + 5
-    assert after[1] - before[1] == plain.usage.input_tokens + streamed.usage.input_tokens
+    assert after[0] - before[0] == plain.usage.output_tokens + streamed.usage.output_tokens
+    asked = after[1] - before[1] - plain.usage.input_tokens - streamed.usage.input_tokens
+    assert 0 < asked < 2 * size.input_tokens, "what was only measured is estimated"
 
 
 def test_the_grpc_door_asks_it_for_the_same(pair: Pair) -> None:

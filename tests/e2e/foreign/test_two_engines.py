@@ -3,67 +3,21 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import httpx
 import pytest
-from tests.e2e.foreign.engines import LLAMA, Foreign
-from tests.e2e.running import PATIENCE, Running, until
-
-from surgetank.engine.model.locate import default_model
+from tests.e2e.foreign.engines import LLAMA
+from tests.e2e.foreign.two import Two, two_of
+from tests.e2e.running import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(900)]
-
-SLOW_START = "--set=routing.slow_start=0"
-
-
-class Two:
-    """The engines, called a and b, and the product before them."""
-
-    def __init__(self, engines: dict[str, Foreign], service: Running) -> None:
-        self.engines = engines
-        self.service = service
-
-    def looks(self) -> dict[str, dict[str, Any]]:
-        """What `surgetank backends` tells, by name."""
-        answer = httpx.get(f"{self.service.listeners['admin']}/backends", timeout=PATIENCE)
-        return {each["name"]: each for each in answer.json()["backends"]}
-
-    def ask(self, prompt: str) -> str:
-        """One completion; the engine that made it."""
-        answer = self.service.ask(prompt=prompt, max_tokens=4)
-        assert answer.status_code == 200, answer.text
-        told = httpx.get(
-            f"{self.service.listeners['admin']}/explain/{answer.headers['x-request-id']}",
-            timeout=PATIENCE,
-        )
-        return str(told.json()["backend"])
-
-    def act(self, act: str, name: str) -> None:
-        """Drain one, or undrain it."""
-        url = f"{self.service.listeners['admin']}/backends/{name}/{act}"
-        httpx.post(url, json={"who": "ann", "why": "a new driver"}).raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     if why := LLAMA.missing():
         pytest.skip(why)
-    engines: dict[str, Foreign] = {}
-    try:
-        for name in ("a", "b"):
-            engines[name] = Foreign(LLAMA, default_model(), tmp_path_factory.mktemp(name))
-            engines[name].start()
-        flags = [f"--backend={engine.url}" for engine in engines.values()]
-        names = ["--set=backends.0.name=a", "--set=backends.1.name=b"]
-        with Running(tmp_path_factory.mktemp("run"), *flags, *names, SLOW_START) as service:
-            service.wait_for("ready")
-            both = Two(engines, service)
-            until(lambda: all(each["up"] for each in both.looks().values()), "both are found")
-            yield both
-    finally:
-        for engine in engines.values():
-            engine.kill()
+    with two_of(LLAMA, tmp_path_factory.mktemp) as both:
+        yield both
 
 
 def test_work_is_shared(two: Two) -> None:

@@ -10,8 +10,9 @@ import pytest
 from tests.engine.backends.fake_engine import FakeEngine, Log, backend_at, request
 from tests.fakes import step_record, tiny_card
 
-from surgetank.engine.api import BackendDown, Settings, Started, StepOutput, Tokens
+from surgetank.engine.api import PROTOCOL, BackendDown, Settings, Started, StepOutput, Tokens
 from surgetank.engine.backends.embedded import EmbeddedBackend
+from surgetank.engine.backends.remote.found import Vitals
 from surgetank.telemetry.vocabulary import FinishReason, Move
 
 
@@ -140,7 +141,7 @@ async def test_another_protocol_keeps_it_down_and_is_said_once(
     assert backend.card is None
     assert log.heard == []
     await backend.aclose()
-    assert caplog.text.count("protocol 999; ours is 1") == 1
+    assert caplog.text.count(f"protocol 999; ours is {PROTOCOL}") == 1
 
 
 @pytest.mark.parametrize("nonsense", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02hi", b"HTTP/1.1 400 "])
@@ -193,3 +194,23 @@ async def test_the_stall_age_counts_only_while_there_is_work(
     engine.send(StepOutput([Tokens(1, 0, [5], None, FinishReason.STOP)], [], None))
     await log.wait_for("step")
     assert backend.stalled_for(later) == 0.0
+
+
+async def test_its_count_is_compared_with_what_it_had_heard_of(
+    backend: EmbeddedBackend, engine: FakeEngine, log: Log
+) -> None:
+    assert backend.vitals == Vitals(requests=0)
+    backend.submit(request(1, n=2), log.sink("a"))
+    await engine.message()
+    backend.submit(request(2), log.sink("b"))
+    backend.cancel(1, 0)
+    await engine.message()
+    engine.send(StepOutput([], [], step_record(running=(0, 2, 0, 0)), heard=1))
+    await log.wait_for("step")
+    assert backend.vitals == Vitals(drift=0, requests=2)
+    engine.send(StepOutput([], [], step_record(running=(0, 1, 0, 0)), heard=2))
+    await log.wait_for("step", times=2)
+    assert backend.vitals == Vitals(drift=1, requests=2)  # one of them is lost
+    await engine.stop()
+    await log.wait_for("down")
+    assert backend.vitals == Vitals(requests=0)

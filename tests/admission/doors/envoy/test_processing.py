@@ -236,6 +236,25 @@ async def test_a_bad_body_is_refused(rig: CarriageRig) -> None:
     assert rig.ended() == [(Outcome.INVALID, Reason.BAD_REQUEST)]
 
 
+async def test_anthropics_path_is_refused_in_its_words_and_its_deltas_count(
+    rig: CarriageRig,
+) -> None:
+    first, second, third = (Played(rig, response=MODES.STREAMED) for _ in range(3))
+    for envoy in (first, second, third):
+        await envoy.headers(path="/v1/messages")
+        await envoy.body()
+    refusal = third.said()[-1].immediate_response
+    assert refusal.status.code == 529
+    assert orjson.loads(refusal.body)["error"]["type"] == "overloaded_error"
+    await first.answer()
+    for event in (b"message_start", b"content_block_delta", b"content_block_delta"):
+        await first.part(b'event: %b\ndata: {"type":"%b"}\n\n' % (event, event))
+    await first.part(b"", end=True)
+    assert rig.ended()[-1] == (Outcome.OK, Reason.NONE)
+    assert rig.desk.recent()[-1].ticket.output_tokens == 2
+    second.stream.close()
+
+
 def told(head: Head) -> Pairs:
     return [("endpoint-load-metrics", head.header("endpoint-load-metrics-format") + " a=1")]
 

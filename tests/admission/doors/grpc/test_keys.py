@@ -8,7 +8,7 @@ from surgetank.admission.doors.grpc.exchange import address
 from surgetank.admission.refusals import barred
 from surgetank.telemetry.vocabulary import Outcome
 
-WHY = "an API key is needed: Authorization: Bearer KEY"
+WHY = "an API key is needed: Authorization: Bearer KEY, or X-API-Key: KEY"
 
 
 async def test_a_call_without_a_key_is_unauthenticated() -> None:

@@ -85,6 +85,15 @@ async def test_a_refusal_is_a_403_that_says_what_to_answer(page: AdmitRig) -> No
     assert orjson.loads(headers["x-surgetank-error"])["error"]["code"] == "queue_requests"
 
 
+async def test_a_refusal_on_anthropics_path_is_said_in_its_words(page: AdmitRig) -> None:
+    page.rig.desk.drain()
+    _, headers, _ = await page.ask(x_original_uri="/v1/messages?beta=true")
+    assert headers["x-surgetank-status"] == "503"
+    error = orjson.loads(headers["x-surgetank-error"])
+    assert (error["type"], error["error"]["type"]) == ("error", "api_error")
+    assert error["request_id"] == headers["request-id"] == headers["x-request-id"]
+
+
 async def test_one_that_waits_goes_when_another_is_released(page: AdmitRig) -> None:
     _, headers, _ = await page.ask()
     waiting = await page.send("/admit")

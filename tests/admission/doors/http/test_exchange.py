@@ -27,6 +27,9 @@ class Wire:
     def cut(self) -> None:
         pass
 
+    def direct(self) -> None:
+        """Never."""
+
     def will_close(self) -> bool:
         return False
 

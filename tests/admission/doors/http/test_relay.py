@@ -2,135 +2,24 @@
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.engine.backends.remote.played_server import WAIT, PlayedServer, played_server
-from tests.engine.backends.remote.rig import END, EVENT, HEAD, PlayedProbe, Seen
-from tests.fakes_http import RawClient
+from tests.admission.doors.http.relay_rig import PLAIN, PLAIN_BODY, WHOLE, Relayed, post, relaying
+from tests.engine.backends.remote.played_server import WAIT
+from tests.engine.backends.remote.rig import END, EVENT, HEAD
 
-from surgetank.admission.desk import AnyDesk, FrontDesk
-from surgetank.admission.doors.http.config import HttpConfig
-from surgetank.admission.doors.http.relay_routes import RelayRoutes
-from surgetank.admission.doors.http.routes import Health
-from surgetank.admission.doors.http.server import HttpServer
-from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
-from surgetank.admission.relay import RelayAdapter, RelayEngine, prioritised
-from surgetank.engine.backends.remote.backend import RemoteBackend
-from surgetank.engine.backends.remote.config import BackendConfig
-from surgetank.telemetry.clock import ManualClock
-from surgetank.telemetry.metricspec import Process
-from surgetank.telemetry.recorder import Recorder
-from surgetank.telemetry.registry import Registry
+from surgetank.admission.relay import prioritised
 from surgetank.telemetry.vocabulary import Outcome, Reason
-
-PLAIN_BODY = (
-    b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, '
-    b'"prompt_tokens_details": {"cached_tokens": 3}}}'
-)
-WHOLE = b"HTTP/1.1 200 OK\r\nx-own: 1\r\ncontent-length: %d\r\n\r\n%b"
-PLAIN = WHOLE % (len(PLAIN_BODY), PLAIN_BODY)
-
-
-class Telling(Recorder):
-    """Lets a test wait for a request's end."""
-
-    def __init__(self) -> None:
-        super().__init__(Registry(Process.SIDECAR))
-        self.changed = asyncio.Event()
-
-    def ended(self, **facts: Any) -> None:
-        super().ended(**facts)
-        self.changed.set()
-
-
-@dataclass
-class Relayed:
-    """Client side and engine side of one sidecar."""
-
-    engine: PlayedServer
-    desk: AnyDesk
-    door: HttpServer
-    probe: PlayedProbe
-    clock: ManualClock
-    recorder: Telling
-    clients: list[RawClient] = field(default_factory=list)
-
-    async def connect(self) -> RawClient:
-        self.clients.append(await RawClient.connect(self.door.port))
-        return self.clients[-1]
-
-    async def ask(self, *, headers: str = "", version: str = "1.1", **fields: Any) -> RawClient:
-        """Send a request; fields of its body besides the model."""
-        client = await self.connect()
-        client.send(post({"model": "m", **fields}, headers, version))
-        return client
-
-    async def settle(self) -> None:
-        """Until all that was sent before was read: a round trip of its own proves it."""
-        client = await self.connect()
-        client.send(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        await client.response()
-
-    async def ended(self, count: int = 1) -> list[tuple[Outcome | None, Reason]]:
-        """Outcomes, once there are so many."""
-        async with asyncio.timeout(WAIT):
-            while len(self.desk.recent()) < count:
-                self.recorder.changed.clear()
-                await self.recorder.changed.wait()
-        return [(each.ticket.outcome, each.ticket.reason) for each in self.desk.recent()]
-
-
-def post(body: dict[str, Any], headers: str = "", version: str = "1.1") -> bytes:
-    data = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/{version}\r\nhost: x\r\n{headers}"
-    return f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
 
 
 @pytest.fixture
 async def relayed(request: pytest.FixtureRequest) -> AsyncIterator[Relayed]:
-    """Its parameter, if there is one: whether the engine is told of classes."""
-    clock, rng = ManualClock(), random.Random(1)
-    async with played_server() as engine:
-        config = BackendConfig(url=engine.url)
-        probe, seen = PlayedProbe(), Seen()
-        backend = RemoteBackend(config, clock, probe, look_every=0.001)
-        told = getattr(request, "param", False)
-        adapter = RelayAdapter(RelayEngine(backend, pass_priority=told))
-        recorder = Telling()
-        desk: AnyDesk = FrontDesk(
-            adapter=adapter,
-            recorder=recorder,
-            clock=clock,
-            rng=rng,
-            call_later=asyncio.get_running_loop().call_later,
-            config=GateConfig(in_flight_seqs=2),
-        )
-        backend.watch(desk.engines.watchers[0])
-        backend.watch(seen)
-        http = HttpConfig(port=0, write_buffer_bytes=4096)
-        door = HttpServer(
-            http,
-            desk,
-            RelayRoutes(http, desk, adapter.sizes, clock),
-            health=lambda: Health(True, True),
-            metrics=lambda accept: lambda: (b"", "text/plain"),
-            clock=clock,
-            rng=rng,
-        )
-        backend.start()
-        await seen.until(1)
-        await door.start()
-        relayed = Relayed(engine, desk, door, probe, clock, recorder)
+    """Its parameter, if there is one: how the engine is."""
+    async with relaying(**getattr(request, "param", {})) as relayed:
         yield relayed
-        for client in relayed.clients:
-            client.close()
-        await door.stop()
-        await backend.aclose()
 
 
 async def test_a_stream_passes_byte_for_byte_and_is_counted(relayed: Relayed) -> None:
@@ -339,7 +228,10 @@ async def test_models_are_the_engines_own_and_ours(relayed: Relayed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relayed", "told"), [(False, None), (True, 2)], indirect=["relayed"], ids=["kept", "passed"]
+    ("relayed", "told"),
+    [({}, None), ({"told": True}, 2)],
+    indirect=["relayed"],
+    ids=["kept", "passed"],
 )
 async def test_the_engine_is_told_the_class_where_it_is_to_be(
     relayed: Relayed, told: int | None
@@ -359,6 +251,43 @@ async def test_the_engine_is_told_the_class_where_it_is_to_be(
 )
 def test_our_word_on_priority_is_the_last(body: bytes, told: dict[str, Any]) -> None:
     assert json.loads(prioritised(body, 3)) == told
+
+
+NEWER = "max_completion_tokens"
+
+
+@pytest.mark.parametrize(
+    ("relayed", "first", "later"),
+    [({}, 3, 3.0), ({"ignores": (NEWER,)}, 512, 40.0)],
+    indirect=["relayed"],
+    ids=["known", "passed over"],
+)
+async def test_a_limit_that_the_engine_passes_over_is_no_limit_of_its_price(
+    relayed: Relayed, first: int, later: float
+) -> None:
+    engine, body = None, b'{"usage": {"prompt_tokens": 9, "completion_tokens": 40}}'
+    for seed in range(8):
+        client = await relayed.ask(max_completion_tokens=3, seed=seed)
+        engine = await relayed.engine.peer() if engine is None else engine  # it is kept
+        await engine.request()
+        await engine.say(WHOLE % (len(body), body))
+        await client.response()
+    await relayed.ask(max_completion_tokens=3)
+    await relayed.settle()
+    (newest,) = relayed.desk.peek.live()
+    before = relayed.desk.recent()[0].ticket
+    assert (before.max_tokens, before.estimate.output) == (first, first)
+    assert (newest.max_tokens, newest.estimate.output) == (first, later)
+
+
+@pytest.mark.parametrize("relayed", [{"ignores": (NEWER,)}], indirect=True)
+async def test_in_a_brown_out_it_is_asked_for_less_by_the_name_that_it_knows(
+    relayed: Relayed,
+) -> None:
+    relayed.desk.limits.set_base(Limit.LOW_OUTPUT_TOKENS, 16, "policy:test")
+    await relayed.ask(headers="x-surgetank-priority: sheddable\r\n", max_completion_tokens=400)
+    _, _, body = await (await relayed.engine.peer()).request()
+    assert json.loads(body) == {"model": "m", NEWER: 400, "max_tokens": 16}
 
 
 async def test_in_a_brown_out_the_engine_is_asked_for_less_by_low_classes(relayed: Relayed) -> None:
@@ -383,8 +312,11 @@ async def test_a_first_event_makes_room_for_who_waits_for_prompts_to_be_read(
     await engine.say(HEAD + EVENT)
     await first.reader.readuntil(EVENT)
     relayed.clock.advance(0.05)
-    await engine.say(EVENT)  # a step is known: from now on prompts are read one after the other
+    await engine.say(EVENT)
     await first.reader.readuntil(EVENT)
+    while relayed.desk.snapshot().last_step is None:
+        await relayed.settle()
+    # A step is known: from now on prompts are read one after the other.
     second = await relayed.ask(stream=True, messages=words)
     other = await relayed.engine.peer()
     await other.request()

@@ -30,14 +30,16 @@ def test_sizes_are_read() -> None:
         body(messages=messages, max_completion_tokens=7, max_tokens=9, n=2, stream=True), CHAT
     )
     assert (reading.model, reading.stream, reading.n) == ("m", True, 2)
-    assert reading.max_tokens == 7
+    assert reading.limits == {"max_completion_tokens": 7, "max_tokens": 9}
+    assert reading.max_tokens(CHAT) == 7
+    assert reading.max_tokens(CHAT.without(["max_completion_tokens"])) == 9
     assert reading.characters == len("hello") + len("what is this?")
     assert not reading.exact
 
 
 def test_token_ids_are_counted_and_not_guessed() -> None:
     reading = read_body(body(prompt=[[1, 2, 3], [4]], ignore_eos=True), TEXT)
-    assert (reading.token_ids, reading.characters, reading.max_tokens) == (4, 0, None)
+    assert (reading.token_ids, reading.characters, reading.limits) == (4, 0, {})
     assert reading.exact
 
 
@@ -46,7 +48,7 @@ def test_token_ids_are_counted_and_not_guessed() -> None:
 )
 def test_what_is_wrong_with_other_fields_is_the_engines_to_say(odd: dict[str, Any]) -> None:
     reading = read_body(body(**odd), CHAT)
-    assert (reading.n, reading.max_tokens, reading.stream) == (1, None, False)
+    assert (reading.n, reading.limits, reading.stream) == (1, {}, False)
 
 
 @pytest.mark.parametrize("wrong", [b"", b"{", b"[1]", b"null", b'{"model": 5}', b"\xff"])
@@ -73,3 +75,13 @@ def test_only_what_must_change_changes() -> None:
     }
     assert json.loads(shortened(body(), CHAT, 64))["max_completion_tokens"] == 64
     assert json.loads(renamed(given, "other"))["model"] == "other"
+
+
+def test_an_engine_is_told_of_less_by_the_name_that_it_knows() -> None:
+    older = CHAT.without(["max_completion_tokens"])
+    given = body(max_completion_tokens=500)
+    assert json.loads(shortened(given, older, 64)) == {
+        "model": "m",
+        "max_completion_tokens": 500,
+        "max_tokens": 64,
+    }

@@ -209,6 +209,7 @@ async def test_an_answer_that_the_engine_breaks_off_says_why(relayed: Relayed) -
 async def test_its_load_is_ours_to_see(relayed: Relayed) -> None:
     relayed.outer.generate(ask(stream=True))
     await eventually(lambda: len(relayed.engine.calls) == 1)
+    await eventually(lambda: relayed.backend.signals.at is not None)  # it was looked at
     signals = relayed.backend.signals
     assert (signals.running, signals.waiting, signals.kv_used) == (0.0, 0.0, 0.0)
     (load,) = (await relayed.outer.call("GetLoads", pb.GetLoadsRequest())).loads

@@ -11,7 +11,7 @@ from surgetank.engine.api import ModelCard, StepOutput
 from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
 from surgetank.engine.backends.remote.backend import RemoteBackend
 from surgetank.engine.backends.remote.config import BackendConfig
-from surgetank.engine.backends.remote.found import Found, NotFound, Signals
+from surgetank.engine.backends.remote.found import Found, Look, NobodyListens, NotFound, Signals
 from surgetank.telemetry.clock import ManualClock
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -28,6 +28,7 @@ class Answer:
         self.events = 0
         self.usage: Usage | None = None
         self.lost: str | None = None
+        self.begun = False  # of a lost one: the engine may have worked on it
         self.changed = asyncio.Event()
 
     def on_head(self, head: AnswerHead) -> None:
@@ -39,16 +40,22 @@ class Answer:
         self.events += events
         self.changed.set()
 
+    def direct(self) -> None:
+        """Never."""
+
+    def on_events(self, events: int, now: float) -> None:
+        raise NotImplementedError
+
     def on_done(self, usage: Usage) -> None:
         assert self.usage is None
         assert self.lost is None
         self.usage = usage
         self.changed.set()
 
-    def on_lost(self, detail: str) -> None:
+    def on_lost(self, detail: str, begun: bool = True) -> None:
         assert self.usage is None
         assert self.lost is None
-        self.lost = detail
+        self.lost, self.begun = detail, begun
         self.changed.set()
 
     async def until(self, condition: Callable[["Answer"], object]) -> None:
@@ -91,25 +98,34 @@ class PlayedProbe:
         self.there = True
         self.deaf = False  # there, but too busy for a look
         self.model = "m"
+        self.ignores: tuple[str, ...] = ()
         self.fault: Exception | None = None  # of ours, when it is looked at
+        self.listens = True  # else connections are refused
         self.signals = Signals()
+        self.models: tuple[str, ...] | None = None  # that it lists at a look; None: it does not
+        self.began: float | None = None
         self.looks = 0
         self.looked = asyncio.Event()
 
     async def find(self) -> Found:
+        if not self.listens:
+            raise NobodyListens("connection refused")
         if not self.there:
             raise NotFound("nobody answers")
         card = tiny_card(name=self.model, kv_blocks=0, max_num_seqs=4, max_batch_tokens=64)
-        return Found("vllm", "1", card, (self.model, "lora"), ("running",))
+        names = (self.model, "lora")
+        return Found("vllm", "1", card, names, ("running",), ignores=self.ignores)
 
-    async def look(self, found: Found) -> Signals:
+    async def look(self, found: Found) -> Look:
         self.looks += 1
         self.looked.set()
         if self.fault is not None:
             raise self.fault
+        if not self.listens:
+            raise NobodyListens("connection refused")
         if not self.there or self.deaf:
             raise NotFound("nobody answers")
-        return self.signals
+        return Look(self.signals, self.models, self.began)
 
     async def after(self, looks: int) -> None:
         """Until it was looked at so many times more, and what was seen is known."""

@@ -3,13 +3,14 @@
 import asyncio
 
 import pytest
-from tests.engine.backends.remote.rig import END, EVENT, HEAD, running
+from tests.engine.backends.remote.rig import END, EVENT, HEAD, Answer, running
 
 from surgetank.engine.api import BackendDown
-from surgetank.engine.backends.remote.api import Usage
-from surgetank.engine.backends.remote.backend import AT_ONCE, MISSES
+from surgetank.engine.backends.remote.api import Forward, Usage
+from surgetank.engine.backends.remote.backend import AT_ONCE
 from surgetank.engine.backends.remote.found import Signals
 from surgetank.engine.backends.remote.upstream import Upstream
+from surgetank.engine.backends.remote.watch import MISSES
 
 PLAIN_BODY = b'{"usage":{"prompt_tokens":5,"completion_tokens":2}}'
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(PLAIN_BODY), PLAIN_BODY)
@@ -202,7 +203,7 @@ async def test_a_fault_in_what_it_tells_is_no_end_of_looking(
         rig.probe.fault = ValueError("no number")
         await rig.seen.until(3)
         rig.probe.fault = None
-        assert rig.seen.told[1] == f"{rig.backend.url} cannot be followed: ValueError('no number')"
+        assert rig.seen.told[1] == "it cannot be followed: ValueError('no number')"
         assert rig.seen.told[2] == "up"
         assert "Traceback" in caplog.text
 
@@ -211,9 +212,22 @@ def test_one_missed_look_is_no_loss() -> None:
     assert MISSES > 1
 
 
+async def test_clients_keys_are_not_for_an_engine_that_has_its_own() -> None:
+    async with running() as rig:
+        given = (("authorization", "Bearer theirs"), ("x-api-key", "theirs"), ("accept", "*/*"))
+        rig.backend.forward(1, Forward("/v1/x", given, b"{}", 10), Answer())
+        peer = await rig.server.peer()
+        head = await peer.reader.readuntil(b"\r\n\r\n")
+        assert b"authorization: Bearer secret\r\n" in head
+        assert b"accept: */*\r\n" in head
+        assert b"theirs" not in head
+
+
 async def test_nothing_listens_at_the_address() -> None:
     async with running() as rig:
-        rig.backend._lines = Upstream("http://127.0.0.1:1", rig.clock)  # nobody may listen there
+        rig.backend._lines = Upstream(
+            "http://127.0.0.1:1", rig.clock, rig.backend.spoke_directly
+        )  # nobody may listen there
         answer = rig.send()
         await answer.until(lambda answer: answer.lost)
         assert answer.lost is not None

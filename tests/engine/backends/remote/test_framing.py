@@ -1,6 +1,7 @@
 """Where bodies end, and what passes by in them, whatever pieces the bytes come in."""
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -91,3 +92,44 @@ def test_events_are_counted_in_whatever_pieces(
     for body in (b"".join(parts), chunked(parts)):
         counter = EventCount()
         assert sum(counter.count(piece) for piece in pieces(body, cuts)) == expected
+
+
+def named(name: str, **fields: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n".encode()
+
+
+MESSAGE = [
+    named("message_start", message={"content": []}),
+    named("content_block_start", content_block={"type": "text", "text": ""}),
+    named("ping"),
+    named("content_block_delta", delta={"type": "text_delta", "text": "hel"}),
+    named("content_block_delta", delta={"type": "text_delta", "text": ' "content_block_delta" '}),
+    named("content_block_stop"),
+    named("message_delta", usage={"output_tokens": 2}),
+    named("message_stop"),
+]
+RESPONSE = [
+    named("response.created"),
+    named("response.output_item.added"),
+    named("response.output_text.delta", delta="hel"),
+    named("response.reasoning_text.delta", delta='it ends in ".delta" '),
+    named("response.function_call_arguments.delta", delta="{"),
+    named("response.output_text.done", text="hello"),
+    named("response.completed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "events", "bearing"),
+    [
+        ("/v1/messages", MESSAGE, 2),
+        ("/v1/responses", RESPONSE, 3),
+        ("/v1/chat/completions", MESSAGE, 8),
+    ],
+)
+@given(st.lists(st.integers(0, 10_000), max_size=30))
+def test_only_events_that_bear_output_count_where_most_do_not(
+    path: str, events: list[bytes], bearing: int, cuts: list[int]
+) -> None:
+    counter, body = EventCount(path), b"".join(events)
+    assert sum(counter.count(piece) for piece in pieces(body, cuts)) == bearing

@@ -1,4 +1,4 @@
-"""One call to an engine by gRPC: who leaves ends it there, also while nobody reads."""
+"""Calls to an engine by gRPC: who leaves ends it there, also while nobody reads; nobody there."""
 
 import asyncio
 import gc
@@ -7,10 +7,14 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.engine.backends.remote.rig import Answer
 
 from surgetank.engine.backends.remote.api import AnswerHead, Forward, Usage
-from surgetank.engine.backends.remote.grpc_engine import GrpcCall
+from surgetank.engine.backends.remote.config import BackendConfig
+from surgetank.engine.backends.remote.found import NobodyListens
+from surgetank.engine.backends.remote.grpc_engine import GrpcCall, GrpcEngine
 from surgetank.engine.protocols import vllm_engine_pb2 as pb
+from surgetank.telemetry.clock import ManualClock
 
 PATIENCE = 10.0
 CHUNK = pb.GenerateResponse(chunk=pb.GenerateStreamChunk(token_ids=[1])).SerializeToString()
@@ -45,10 +49,16 @@ class Counting:
         self.events += events
         self.began.set()
 
+    def direct(self) -> None:
+        """Never."""
+
+    def on_events(self, events: int, now: float) -> None:
+        raise NotImplementedError
+
     def on_done(self, usage: Usage) -> None:
         raise AssertionError("it has no end")
 
-    def on_lost(self, detail: str) -> None:
+    def on_lost(self, detail: str, begun: bool = True) -> None:
         raise AssertionError(detail)
 
 
@@ -74,3 +84,14 @@ async def test_hanging_up_tells_the_engine(held: bool) -> None:
         gc.enable()
         await server.stop(0)
     assert sink.events == heard
+
+
+async def test_where_nobody_listens_nothing_was_begun() -> None:
+    engine = GrpcEngine(BackendConfig(url="grpc://127.0.0.1:1"), ManualClock())
+    with pytest.raises(NobodyListens, match="Connection refused"):
+        await engine.find()
+    answer, call = Answer(), await engine.connect()
+    call.send(Forward("/engine/Generate", (), b"", 1), answer)
+    await answer.until(lambda answer: answer.lost)
+    assert (answer.lost, answer.begun) == ("the call ended: UNAVAILABLE", False)
+    await engine.aclose()

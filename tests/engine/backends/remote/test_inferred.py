@@ -19,7 +19,7 @@ def play(steps: InferredSteps, t0: float, a: float, b: float, count: int) -> lis
             steps.dispatched(number, prompt, now)
         now += t0 + (a * prompt if joined else 0.0) + b * len(running)
         for place, key in enumerate([*running, *([joined] if joined else [])]):
-            records.append(steps.spoke(key, 1, now + 0.0001 * place))
+            records.append(steps.spoke([(key, 1)], now + 0.0001 * place))
             running[key] = running.get(key, 0) + 1
         for key in [key for key, tokens in running.items() if tokens == 30]:
             del running[key]
@@ -42,14 +42,14 @@ def test_each_step_has_its_streams_and_its_time() -> None:
     steps = InferredSteps(8, 100)
     steps.dispatched(1, 10, 1.0)
     steps.dispatched(2, 20, 1.0)
-    assert steps.spoke(1, 1, 1.5) is None
-    assert steps.spoke(2, 1, 1.5) is None
-    first = steps.spoke(1, 1, 1.6)
+    assert steps.spoke([(1, 1)], 1.5) is None
+    assert steps.spoke([(2, 1)], 1.5) is None
+    first = steps.spoke([(1, 1)], 1.6)
     assert first is not None
     assert step_seconds(first) == pytest.approx(0.5)
     assert (first.prefill_tokens, first.prefill_seqs, first.decode_tokens) == (30, 2, 0)
-    assert steps.spoke(2, 1, 1.6) is None
-    second = steps.spoke(2, 1, 1.75)
+    assert steps.spoke([(2, 1)], 1.6) is None
+    second = steps.spoke([(2, 1)], 1.75)
     assert second is not None
     assert step_seconds(second) == pytest.approx(0.1)
     assert (second.prefill_tokens, second.decode_tokens) == (0, 2)
@@ -61,14 +61,14 @@ def test_prompts_wait_to_be_read_until_their_streams_speak_or_end() -> None:
     steps = InferredSteps(8, 0)
     for number, prompt in ((1, 10), (2, 20), (3, 40), (4, 80)):
         steps.dispatched(number, prompt, 1.0)
-    steps.spoke(1, 1, 1.5)
-    first = steps.spoke(1, 1, 1.6)
+    steps.spoke([(1, 1)], 1.5)
+    first = steps.spoke([(1, 1)], 1.6)
     assert first is not None
     assert first.prefill_backlog == 20 + 40 + 80
     steps.cancelled(3)
     steps.ended(4, None, 1.65)
-    steps.spoke(2, 1, 1.7)
-    second = steps.spoke(1, 1, 1.7)
+    steps.spoke([(2, 1)], 1.7)
+    second = steps.spoke([(1, 1)], 1.7)
     assert second is not None
     assert second.prefill_backlog == 0
 
@@ -76,12 +76,12 @@ def test_prompts_wait_to_be_read_until_their_streams_speak_or_end() -> None:
 def test_time_without_work_is_no_part_of_a_step() -> None:
     steps = InferredSteps(8, 0)
     steps.dispatched(1, 10, 0.0)
-    steps.spoke(1, 1, 0.2)
+    steps.spoke([(1, 1)], 0.2)
     last = steps.ended(1, 1, 0.21)
     assert last is not None
     assert step_seconds(last) == pytest.approx(0.2)
     steps.dispatched(2, 10, 100.0)
-    steps.spoke(2, 1, 100.3)
+    steps.spoke([(2, 1)], 100.3)
     later = steps.ended(2, 1, 100.3)
     assert later is not None
     assert step_seconds(later) == pytest.approx(0.3)
@@ -98,25 +98,39 @@ def test_a_plain_answer_tells_its_mean_step_while_no_stream_speaks() -> None:
     steps.cancelled(2)
     assert steps.requests == 0
     assert steps.ended(2, 5, 6.0) is None
-    assert steps.spoke(2, 1, 6.0) is None
+    assert steps.spoke([(2, 1)], 6.0) is None
 
 
 def test_tokens_that_come_late_and_together_are_steps_of_their_share_of_the_time() -> None:
     steps = InferredSteps(8, 0)
     steps.dispatched(1, 10, 0.0)
     steps.dispatched(2, 10, 0.0)
-    steps.spoke(1, 1, 0.1)
-    steps.spoke(2, 1, 0.1)
-    first = steps.spoke(1, 3, 0.4)  # of 0.2, 0.3 and 0.4
+    steps.spoke([(1, 1)], 0.1)
+    steps.spoke([(2, 1)], 0.1)
+    first = steps.spoke([(1, 3)], 0.4)  # of 0.2, 0.3 and 0.4
     assert first is not None
     assert step_seconds(first) == pytest.approx(0.1)
-    steps.spoke(2, 1, 0.4001)
-    assert steps.spoke(2, 2, 0.4002) is None
-    bunch = steps.spoke(1, 1, 0.5)
+    steps.spoke([(2, 1)], 0.4001)
+    assert steps.spoke([(2, 2)], 0.4002) is None
+    bunch = steps.spoke([(1, 1)], 0.5)
     assert bunch is not None
     assert step_seconds(bunch) == pytest.approx(0.1)
     assert bunch.decode_tokens == 2
     assert bunch.prefill_tokens == 0
+
+
+def test_others_are_told_with_every_step_and_forgotten_when_nobody_looks() -> None:
+    steps = InferredSteps(8, 0)
+    news = steps.looked(None, 3, 1.0)
+    assert news is not None  # nothing of ours runs that would tell it
+    assert (news.others, news.decode_tokens) == (3, 0)
+    assert steps.looked(None, 3, 2.0) is None
+    assert steps.looked(None, None, 3.0) is None  # it does not say: that may have changed or not
+    steps.dispatched(1, 10, 3.0)
+    told = []
+    for at in (4.0, 5.0, 16.9, 17.1):
+        told.append(steps.spoke([(1, 1)], at))
+    assert [each and each.others for each in told] == [None, 3, 3, 0]
 
 
 def test_of_plain_answers_that_end_at_once_one_tells_the_mean_step() -> None:

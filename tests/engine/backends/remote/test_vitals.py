@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 from tests.engine.backends.remote.rig import END, EVENT, HEAD, Answer, running
 
-from surgetank.engine.backends.remote.backend import MISSES
 from surgetank.engine.backends.remote.found import UNKNOWN, Signals, Vitals
+from surgetank.engine.backends.remote.watch import MISSES
 
 
 def has(events: int, answer: Answer) -> bool:
