@@ -59,7 +59,8 @@ class _Engine(_End):
             self._left -= len(data)
             over = self._left <= 0
         if over:
-            self.peer = self.peer.peer = None
+            self.peer.peer = None
+            self.peer = None
             self._free.append(self)
 
     def _read_head(self, data: bytes) -> bool:
