@@ -335,6 +335,7 @@ class Dispatcher:
             if ticket in self._queue:  # the end of one may have ended or sent another
                 self._end(self.calls[ticket], refusal)
         for call in self._running.pop_due(now):
+            call.stop()  # first: what it has brought by now belongs to it
             self._end(call, refusals.deadline_in_decode(call.ticket, now))
 
     def _arm(self) -> None:

@@ -202,7 +202,7 @@ class Laws:
         target, rates = self._waits[priority], self._sides.rates
         if rates is None:
             return target
-        # S with which kappa * S is the wait behind a queue that is never too long.
+        # T with which kappa * T is the wait behind a queue that is never too long.
         seconds = self._config.least_queue * self.mean_cost / rates.drain
         return max(target, seconds / self._limits.get(Limit.KAPPA))
 
@@ -215,11 +215,22 @@ class Laws:
         return late or self._slack(ticket, now) < 0.0
 
     def least(self, ticket: Ticket) -> float:
-        """Seconds to its first token on an idle engine, at the least."""
+        """Seconds to its first token on an idle engine, at the least. One that is idle, and that
+        its model does not describe, takes what comes: else nothing would put the model right."""
         rates = self._sides.rates
-        if rates is None:
+        if rates is None or (not self._sides.whole.seqs and self.doubtful):
             return self._pace.shortest_step
         return rates.model.t0 + rates.model.a * ticket.prompt_tokens
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the step model of an engine does not describe it."""
+        return any(side.view.fit.alarm for side in self._sides.open)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the queue is so short that a doubtful model is no reason to keep it shorter."""
+        return self.doubtful and self._queue.requests < self._config.least_queue
 
     def fits_none(self, ticket: Ticket) -> Refusal | None:
         """Why it is too large for each of several engines, though one has the memory for it and

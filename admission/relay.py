@@ -207,9 +207,9 @@ class Relay:
 
     def on_events(self, events: int, now: float) -> None:
         """A stream's events came: tokens, as far as one can see."""
-        if self._verdict is not None:
-            return
         ticket = self._ticket
+        if self._verdict is not None or ticket.outcome is not None:
+            return  # nothing that counts, or it ended for a fault of ours
         last, ticket.last_token_at = ticket.last_token_at, now
         if last is None:
             self._first(now)

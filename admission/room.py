@@ -99,8 +99,8 @@ class Room:
         tightest = min(bounds, key=bounds.__getitem__)
         if side.ledger.seqs + ticket.n > bounds[tightest]:
             return tightest
-        left = self._left_to(side, ticket, bounds[tightest], now)
-        kept = self._config.dynamic and side.ledger.seqs + ticket.n > left
+        most = self._left_to(side, ticket, bounds[tightest], now)
+        kept = self._config.dynamic and side.ledger.seqs + ticket.n > most
         return Held.HEADROOM if kept else Held.KV
 
     def largest_batch(self, side: EngineSide, ticket: Ticket) -> float:

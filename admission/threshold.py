@@ -1,6 +1,6 @@
 """The dynamic threshold: how long a request may wait, and how many may.
 
-    admit iff W <= min(kappa * T, S, T - own)        of a retry with kappa * T / 2
+    admit iff W <= min(kappa * T, S, T - own)        of a retry r * kappa * T
     S = time left - own prefill - own decode
 
 T is the class's TTFT target, S the slack that the caller's own deadline leaves for waiting. kappa <
@@ -8,7 +8,7 @@ T is the class's TTFT target, S the slack that the caller's own deadline leaves 
 own prefill of usual prompts. At .7, in the lab, one in a hundred of those let in is served late
 (.6: .7 in a hundred; .8: up to 1.6), and of the capacity for prompts that grow fourfold in the
 middle of a run .93 are used (.6: .92, in the worst of eight runs .87; .4: .87). A retry may wait
-for a part of that (retry_wait_share), so that first attempts find room after a stall.
+for a part of that (r, retry_wait_share), so that first attempts find room after a stall.
 
 The caller's slack has no reserve: a target is promised to all, but who would rather leave than wait
 loses nothing by a wait that might just be too long. Before an engine with one slot, whose callers

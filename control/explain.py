@@ -183,7 +183,7 @@ def _prompt_known(ticket: Ticket) -> Known:
 def _output_known(ticket: Ticket) -> Known:
     if ticket.told is None:
         return Known.EXACT
-    return Known.TOLD if ticket.told.output_tokens else Known.EVENTS
+    return Known.EVENTS if ticket.told.output_tokens is None else Known.TOLD
 
 
 def _cached(ticket: Ticket) -> int | None:

@@ -9,6 +9,7 @@ from rich.text import Text
 from surgetank.control.cli.output import VERDICT_STYLE, seconds
 
 BAR = 24  # characters
+_THIS = "surgetank top"  # the next command where all is well
 
 
 def screen(answer: dict[str, Any]) -> Group:
@@ -25,7 +26,8 @@ def _head(answer: dict[str, Any]) -> Table:
     grid.add_row("verdict", verdict)
     for line in found["evidence"][:2]:
         grid.add_row("", Text(line))
-    grid.add_row("next", Text(found["next"], style="cyan"))
+    if found["next"] != _THIS:
+        grid.add_row("next", Text(found["next"], style="cyan"))
     model = answer["model"] or "no engine"
     grid.add_row("model", Text(f"{model}, up for {seconds(answer['uptime'])}"))
     rates = (

@@ -200,7 +200,7 @@ GATE_METRICS: tuple[MetricSpec, ...] = (
     _admission.gauge("brownout_level", "Rung of the brown-out ladder; 0: nothing is held back."),
     _control.gauge(
         "ledger_drift",
-        "Sequences that the gate believes in the engine, less those that it told of that moment.",
+        "Sequences that the gate had in the engine when it last told, less those that it told of.",
     ),
     _control.gauge(
         "limit",

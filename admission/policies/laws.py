@@ -57,11 +57,12 @@ class LawsPolicy:
         return refusals.over(Outcome.OVERLOAD, Reason.KV_PRESSURE, used, limit, name)
 
     def _wait(self, ticket: Ticket, wait: Wait | None, now: float) -> Refusal | None:
-        """The dynamic threshold; before W is known, only a deadline that the queue breaks."""
+        """The dynamic threshold; before W is known, or while it cannot be trusted and few wait,
+        only a deadline that the queue breaks."""
         if wait is None:
             return self._slow_queue(ticket, now)
         allowed = self._laws.threshold(ticket, now, contended=wait.slot > 0.0)
-        if wait.seconds <= allowed.seconds:
+        if wait.seconds <= allowed.seconds or (self._laws.unsure and not allowed.by_deadline):
             return None
         return refusals.long_wait(
             wait.seconds, allowed.seconds, by_deadline=allowed.by_deadline, binding=wait.binding

@@ -131,11 +131,11 @@ class EngineSide:
         return warmth(now - max(self.changed_at, self.standing.back_at), slow_start)
 
     def slots(self, limit: float) -> float:
-        """Sequences of ours that it may have: what the limits allow each engine, at most what it
-        can run or has shown to, less what others have in it, and a part of that while it is new."""
-        card = self.card
-        most = min(limit, self.most, inf if card is None else card.max_num_seqs)
-        most = left(most, self.others)
+        """Sequences of ours that it may have: what it can run or has shown to, less what others
+        have in it, at most what the limits allow each engine, and a part of that while it is new.
+        """
+        able = min(self.most, inf if self.card is None else self.card.max_num_seqs)
+        most = min(limit, left(able, self.others))
         return most if self.share >= 1.0 else max(1.0, self.share * most)
 
     def state(self, now: float) -> SideState:

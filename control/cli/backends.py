@@ -190,8 +190,8 @@ def _about_foreign(each: dict[str, Any]) -> list[list[str]]:
         ["address", each["url"]],
         ["models", ", ".join(each["models"]) or "-"],
         ["role", each["role"]],
-        ["it tells", ", ".join(told) or "nothing"],
-        ["it does not tell", ", ".join(silent) or "-"],
+        ["its metrics tell", ", ".join(told) or "nothing"],
+        ["they do not tell", ", ".join(silent) or "-"],
         ["age of its metrics", age],
         ["turned away by it", number(each["pushbacks"])],
         [

@@ -16,7 +16,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 @click.command(
     epilog="""\b
-Exit codes: 0 done; 1 the run failed, or --compare found it worse than the tolerance;
+Exit codes: 0 done; 1 the run failed or no call succeeded, or --compare found it worse;
 2 wrong usage; 130 interrupted (what was measured until then is shown and kept)."""
 )
 @click.option("--url", default="http://127.0.0.1:8400", show_default=True, help="Any OpenAI URL.")
@@ -108,5 +108,5 @@ def serve(
     show_bench(as_json, out, measure)
     if found["interrupted"]:
         sys.exit(INTERRUPTED)
-    if found["regressed"]:
+    if found["regressed"] or not found["completed"]:
         sys.exit(FAILED)

@@ -14,6 +14,8 @@ _HOW = {
     "events": ", counted by its events",
     "estimated": ", estimated",
 }
+# What the request itself brings about, at any load: how long it would wait now is no answer.
+_OWN = frozenset({"invalid", "not_found", "unauthenticated", "denied", "infeasible"})
 
 
 @click.command()
@@ -39,7 +41,7 @@ def explain(client: AdminClient, as_json: bool, request_id: str) -> None:
     if answer["found"]:
         click.echo()
         table(["at its arrival", ""], _found(answer["found"]))
-    if answer["what_if"]:
+    if answer["what_if"] and answer["decision"]["outcome"] not in _OWN:
         click.echo()
         rows = [_what_if(each) for each in answer["what_if"]]
         table(["if it came now, as", "would wait", "may wait", "so it would be"], rows)

@@ -41,7 +41,7 @@ def show(client: AdminClient, as_json: bool) -> None:
         emit_json(answer)
         return
     rows = [_row(limit) for limit in answer["limits"]]
-    table(["limit", "value", "used", "allowed", "override"], rows)
+    table(["limit", "value", "used", "allowed", "unit", "override"], rows)
 
 
 def _row(limit: dict[str, Any]) -> list[str]:
@@ -51,7 +51,8 @@ def _row(limit: dict[str, Any]) -> list[str]:
         left = seconds(override["expires_in"])
         said = f"{override['who']}: {override['why']} ({left} left, then {number(limit['base'])})"
     bounds = f"{number(limit['minimum'])} to {number(limit['maximum'])}"
-    return [limit["name"], number(limit["value"]), number(limit["usage"]), bounds, said]
+    shown = [number(limit["value"]), number(limit["usage"]), bounds, limit["unit"], said]
+    return [limit["name"], *shown]
 
 
 @limits.command("set")

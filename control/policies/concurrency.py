@@ -8,14 +8,14 @@ in-flight limit L is above what it runs. So
     pushback         it turned requests away since the last pass               L <- in flight
 
 with r the most that it ran at these looks, be it ours or not. An engine that tells its queue w but
-not r: L <- in flight - w. In flight and L are of all that is in it: what others have there is taken
-off where requests are let in (routing/others.py). Once nothing of the kind happened for QUIET
-seconds, and only while L is met and somebody waits for it, L grows by a twentieth (one at least)
-every QUIET seconds: a limit that fits is tested at little cost. But an engine that turned requests
-away may have had a bad moment and be no smaller: up to the most that it had at once before, with
-none turned away, L doubles each second. L is never below 1 nor above what is configured, and a lost
-engine's is forgotten. Of one engine L is the limit in_flight_seqs; of several each has its own
-below it, which `surgetank backends` shows and the journal tells.
+not r: L <- in flight - w. In flight and L are of all that is in it, limits are of ours: what others
+have there is taken off (routing/others.py). Once nothing of the kind happened for QUIET seconds,
+and only while L is met and somebody waits for it, L grows by a twentieth (one at least) every QUIET
+seconds: a limit that fits is tested at little cost. But an engine that turned requests away may
+have had a bad moment and be no smaller: up to the most that it had at once before, with none turned
+away, L doubles each second. L is never below 1 nor above what is configured, and a lost engine's is
+forgotten. Of one engine it becomes the limit in_flight_seqs; of several each has its own below
+that, which `surgetank backends` shows and the journal tells.
 
 Additive increase and decrease to the measured value, not by a factor: the measured value is known
 here, unlike a network's capacity (compare TCP's AIMD, and its slow start after a loss, RFC 5681).
@@ -98,8 +98,10 @@ def step(state: Learned, config: GateConfig, snapshot: DeskSnapshot) -> tuple[Le
     others = sum(engine.others for engine in snapshot.engines)
     sight = Sight(snapshot.at, vitals, snapshot.dispatched_seqs, others, waits)
     state = learn(state, most, sight)
-    wanted = float(config.in_flight_seqs) if state.limit is None else state.limit
-    return state, {Limit.IN_FLIGHT_SEQS: wanted}
+    if state.limit is None:
+        return state, {Limit.IN_FLIGHT_SEQS: float(config.in_flight_seqs)}
+    ours = max(1, int(left(state.limit, others)))
+    return state, {Limit.IN_FLIGHT_SEQS: float(ours)}
 
 
 class EachLearns:

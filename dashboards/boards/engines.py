@@ -21,8 +21,8 @@ ENGINE = Row(
         ),
         Panel(
             title="Ledger drift",
-            means="Sequences that the gate believes in the engine, less those that it told of that "
-            "moment. Below 0: others use it.",
+            means="Sequences that the gate had in the engine when it last told, less those that it "
+            "told of. Below 0: others use it.",
             do="Off zero for minutes: the alert LedgerDrift.",
             queries=(q(here.gauge("avg", "ledger_drift", "instance"), "{{instance}}"),),
             unit="short",

@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 from tests.admission.rig import Door, refused
 from tests.admission.virtual_engine import Service
-from tests.fakes import tiny_card
+from tests.fakes import step_record, tiny_card
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.laws_config import LawsConfig
 from surgetank.admission.limits import Limit
+from surgetank.telemetry.stepmodel import StepFit
 from surgetank.telemetry.vocabulary import Lane, Outcome, Priority, Reason
 
 CAPACITY = 40.0  # requests of 50 + 20 tokens that the virtual engine serves per second
@@ -59,6 +60,39 @@ def test_overload_is_refused_by_predicted_wait_and_what_is_admitted_is_in_time()
     assert "mostly slot" in refusal.message
     assert refusal.retry_after is not None
     assert refusal.retry_after >= 0.9 * refusal.measured  # its own wait is over by then
+
+
+def doubted(config: GateConfig | None = None) -> Service:
+    service = warm(config)
+    side = service.desk._dispatcher._sides.all[0]
+    side.view.fit = StepFit()
+    for step in range(200):  # prompt tokens of two seconds and of ten: no model fits both
+        took = 10.0 if step % 2 else 2.0
+        wrong = step_record(prefill_tokens=1, decode_tokens=0, decode_seqs=0, forward=took)
+        side.view.stepped(wrong, waiting=False)
+    service.desk._dispatcher._sides.learned()
+    assert side.view.fit.alarm
+    return service
+
+
+def test_a_doubtful_model_keeps_nobody_out_of_a_short_queue() -> None:
+    service = doubted(GateConfig(laws=LawsConfig(least_queue=4)))
+    service.desk.limits.set_base(Limit.IN_FLIGHT_SEQS, 1, "test")
+    doors = [service.send() for _ in range(6)]
+    assert [door.refusal is None for door in doors] == [True] * 5 + [False]
+    assert refused(doors[5]).reason is Reason.PREDICTED_WAIT
+    hurried = service.send(headers=[("x-stainless-read-timeout", "2")])
+    assert refused(hurried).reason is Reason.DEADLINE_ON_ARRIVAL
+
+
+def test_an_idle_engine_whose_model_is_wrong_takes_what_can_put_it_right() -> None:
+    service = doubted()
+    hurried = [("x-stainless-read-timeout", "2")]
+    first, second = (service.send(headers=hurried) for _ in range(2))
+    assert first.refusal is None
+    assert refused(second).reason is Reason.DEADLINE_ON_ARRIVAL, "the engine is not idle any more"
+    service.timer.advance(2.0)
+    assert first.outcome is Outcome.OK
 
 
 def test_a_queue_of_so_many_is_never_too_long() -> None:

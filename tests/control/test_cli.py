@@ -29,6 +29,10 @@ def test_an_override_is_set_shown_and_ended(service: PlayedService, ask: Ask) ->
     assert ask(*change, "--ttl", "90").stdout == "queue_requests: 256 -> 50 for 90 s\n"
     shown = ask("limits", "show").stdout
     assert "ada: burst (90 s left, then 256)" in shown
+    assert next(line.split() for line in shown.splitlines() if "queue_wait" in line)[-2:] == [
+        "seconds",
+        "-",
+    ]
     limits = as_json(ask("limits", "show", "--json"))["limits"]
     assert limits[0]["override"]["who"] == "ada"
     assert "override queue_requests" in ask("status").stdout

@@ -35,6 +35,8 @@ def test_explain_a_refused_a_running_and_an_ended_request(service: PlayedService
     refused = ask("explain", "wide").stdout
     assert "never_fits_slots" in refused
     assert "limit max_n" in refused
+    assert "if it came now" not in refused  # it would be refused at any load
+    assert "if it came now" in ask("explain", "runs").stdout
 
 
 def test_explain_of_an_unknown_request_ends_with_1_and_a_sentence(ask: Ask) -> None:

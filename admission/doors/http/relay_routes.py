@@ -71,8 +71,9 @@ class RelayOrder(msgspec.Struct, frozen=True):
         text = self.sizes.tokens(reading.characters) if reading.estimated else 0
         prompt = text + reading.token_ids
         context = served.card.context_length
-        assumed = min(self.assumed_tokens, max(1, context - prompt) if context else 10**9)
-        most = (reading.max_tokens(kind) or assumed) if kind.limits else 1
+        room = max(1, context - prompt) if context else 0  # 0: not known
+        bound = reading.max_tokens(kind) if kind.limits else 1
+        most = bound or min(self.assumed_tokens, room or self.assumed_tokens)
         return RelayAsk(
             forward=Forward(
                 path=self.head.path,
@@ -82,7 +83,7 @@ class RelayOrder(msgspec.Struct, frozen=True):
                 stream=reading.stream,
                 http_1_0=self.head.http_1_0,
                 seqs=reading.n,
-                max_tokens=most,
+                max_tokens=bound or room,
             ),
             max_tokens=most,
             n=reading.n,

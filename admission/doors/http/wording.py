@@ -91,7 +91,7 @@ ANTHROPIC: Wording = AnthropicWording()
 
 def wording_of(path: str) -> Wording:
     """That of the path."""
-    return ANTHROPIC if path.startswith(MESSAGES) else OPENAI
+    return ANTHROPIC if f"{path}/".startswith(f"{MESSAGES}/") else OPENAI
 
 
 def _type(refusal: Refusal) -> str:

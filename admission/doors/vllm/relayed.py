@@ -142,8 +142,8 @@ class RelayedGenerate(Generation):
         prompt = ids or max(1, self._sizes.tokens(text))
         n = max(1, params.n)
         context = served.card.context_length
-        room = max(1, context - prompt) if context else self._shared.config.default_max_tokens
-        assumed = min(self._shared.config.default_max_tokens, room)
+        room = max(1, context - prompt) if context else 0  # 0: not known
+        assumed = self._shared.config.default_max_tokens
         forward = Forward(
             path=f"/{GENERATE}",
             headers=self._headers,
@@ -151,11 +151,11 @@ class RelayedGenerate(Generation):
             prompt_tokens=prompt,
             stream=request.stream,
             seqs=n,
-            max_tokens=params.max_tokens or assumed,
+            max_tokens=params.max_tokens or room,
         )
         return RelayAsk(
             forward=forward,
-            max_tokens=params.max_tokens or assumed,
+            max_tokens=params.max_tokens or min(assumed, room or assumed),
             n=n,
             exact=params.ignore_eos,
             characters=text,

@@ -6,7 +6,7 @@ drops who leaves, and each comes back twice: in the calm that answers many. What
 has to make good by when it tells them to come back. Judged is the share of calls that is answered,
 of what is answered without a gate: at each load and patience, in the calm and after a stall. At .7
 of the capacity there is little to win, and a call more or less is chance: hence the bars below 1.
-At .9 a fifth more is answered, at 1.1 three fifths more. If the engine cannot stop what it has
+At .9 a quarter more is answered, at 1.1 half as much again. If the engine cannot stop what it has
 begun, as llama-cpp-python's, without a gate the calm itself collapses.
 """
 

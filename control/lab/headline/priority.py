@@ -9,7 +9,7 @@ from surgetank.telemetry.vocabulary import Priority
 
 _CRITICAL = 0.3  # of capacity
 _LOADS = (5.0, 10.0)  # of capacity, in the low class
-_WARM, _END = 5.0, 120.0  # long enough for a p99 that more than ten calls make
+_WARM, _END = 5.0, 240.0  # long enough for a p99 that more than twenty calls make
 _ENGINE = ENGINE.model_copy(update={"by_priority": True})
 _BARS = (
     Bar("critical_ttft_p99_of_unloaded", 1.25),

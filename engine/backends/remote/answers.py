@@ -70,10 +70,13 @@ async def ask(client: httpx.AsyncClient, path: str) -> str | None:
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether connections were refused, as the first cause behind what the client made of it."""
+    """Whether connections were refused, as the first cause behind what the client made of it; of a
+    name with several addresses, at each."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
             return True
+        if isinstance(error, BaseExceptionGroup):
+            return all(_refused(each) for each in error.exceptions)
         error = error.__cause__ or error.__context__
     return False
 

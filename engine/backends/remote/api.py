@@ -21,7 +21,7 @@ class Forward(msgspec.Struct, frozen=True):
     stream: bool = False  # its answer tells of each token as it comes
     http_1_0: bool = False  # the client's version: it cannot read chunks
     seqs: int = 1  # choices
-    max_tokens: int = 0  # that a choice may have; 0: not known
+    max_tokens: int = 0  # that the engine gives a choice at most; 0: not known
     carrier: "Carrier | None" = None  # who brings it to the engine; None: we do
 
 

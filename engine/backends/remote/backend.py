@@ -70,6 +70,7 @@ class RemoteBackend:
         self._streams = 0
         self._own = OwnCount()
         self._moved_at = 0.0  # when the engine last gave a sign of work, or was given some
+        self._tokens: float | None = None  # that it had produced, as it last told
         self._kind = UNKNOWN  # of the engine that was there last
         self._drift: int | None = None
         self._pushbacks = 0
@@ -141,6 +142,7 @@ class RemoteBackend:
         entry = Underway(self, request_id, request, sink)
         if request.carrier is not None:
             request.carrier.go(self.url, request, entry)
+            entry.begun = True
         now = self._clock.monotonic()
         if not self._shows_work:
             self._moved_at = now
@@ -158,14 +160,14 @@ class RemoteBackend:
 
     def cancel(self, request_id: int) -> Usage | None:
         """Hang up, which is how such engines are told to stop."""
-        entry = self._forget(request_id)
-        if entry is None:
+        entry = self._open.get(request_id)
+        connection = None if entry is None else entry.connection
+        told = None if connection is None else connection.told()  # what it brought counts first
+        if self._forget(request_id) is None:  # counting it may have ended it
             return None
         self._steps.cancelled(request_id)
-        if entry.connection is None:
-            return None
-        told = entry.connection.told()
-        entry.connection.hang_up()
+        if connection is not None:
+            connection.hang_up()
         return told
 
     def hold(self, request_id: int, held: bool) -> None:
@@ -236,8 +238,9 @@ class RemoteBackend:
         now = self._clock.monotonic()
         if signals.at is None:  # they could not be read: what was read last grows old
             signals = replace(signals, at=self.signals.at)
-        if signals.output_tokens != self.signals.output_tokens:
-            self._moved_at = now
+        tokens = signals.output_tokens
+        if tokens is not None and tokens != self._tokens:  # that they cannot be read is no sign
+            self._tokens, self._moved_at = tokens, now
         self.signals, self._drift = signals, self._own.looked(signals.in_it)
         others = None if self._drift is None else max(0, -self._drift)
         record = self._steps.looked(signals.kv_used, others, now)
@@ -333,9 +336,10 @@ class RemoteBackend:
 
     def _let_go(self, why: str, told: str) -> None:
         """Clients are `told` no addresses."""
-        self.found = self.last_step = self._drift = None
+        self.found = self._drift = None
         self.refuses, self._plain = False, PlainAnswers()
-        self._lines.close()
+        self._lines.close()  # which may tell of one more step
+        self.last_step = None
         lost, self._open, self._streams = self._open, {}, 0
         self._own = OwnCount()
         for entry in lost.values():

@@ -8,7 +8,8 @@ step come together, and the next step begins with the first stream that speaks a
 
 A busy server delivers late, several tokens of a stream at once: events much closer than a step are
 of steps that came together, and share the time since the step before evenly. Else many steps of no
-length would teach the model that this engine takes no time.
+length would teach the model that this engine takes no time. A usual step is the geometric mean of
+those that read no prompt: a prompt may take as long as a thousand steps, and can only shorten it.
 
 A stream's first event tells that its prompt was read; the prompt counts for that step, though a
 long one may have been read over several. So the step model, and with it every law, works on what a
@@ -17,6 +18,7 @@ its mean step alone, (end - begin) / (tokens + 1), and is used only while no str
 that end at once one is enough.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,11 +28,9 @@ _ZERO = (0, 0, 0, 0)
 _STALE = 15.0  # seconds without a look, after which nothing is known of others
 _TOGETHER = 0.0005  # seconds: what is closer came in one bunch,
 _MEANS = 0.01  # seconds between two mean steps
-_SHORT = 0.1  # and so did what is closer than this share of a usual step
+_SHORT = 0.2  # and so did what is closer than this share of a usual step: the end of a stream, too
 _WEIGHT = 0.05  # of the newest step in the usual one
-_THOUSANDTHS = (
-    1000  # a pool of unknown size, of which the used share is told, counts so many blocks
-)
+_THOUSANDTHS = 1000  # blocks of a pool whose size is not known, though its used share is told
 
 
 @dataclass(slots=True)
@@ -87,7 +87,8 @@ class InferredSteps:
         self._unread = 0  # prompt tokens of those that have not spoken
         self._step: _Step | None = None
         self._before = 0.0  # when the step before began, or the engine got to work
-        self._usual = 0.0  # seconds of a step of late
+        self._usual = 0.0  # seconds of a step of late; 0 before any
+        self._usual_of = 0  # steps in that
         self._together = _TOGETHER  # seconds: what is closer came in one bunch
         self._mean_at = -_MEANS  # when the last mean step was told
         self._number = 0
@@ -155,11 +156,11 @@ class InferredSteps:
         """The step's record, of several that came together their mean; another begins."""
         count = step.count
         seconds = max(0.0, step.began - self._before) / count
-        self._usual += _WEIGHT * (seconds - self._usual) if self._usual else seconds
-        self._together = max(_TOGETHER, _SHORT * self._usual)
+        if not step.prefill or seconds < self._usual:
+            self._usual_is(seconds)
         record = self._record(
             seconds=seconds,
-            prefill=round(step.prefill / count),
+            prefill=math.ceil(step.prefill / count),  # 0 is what read no prompt
             prefill_seqs=round(step.prefill_seqs / count),
             decoding=round(step.decoding / count),
             resident=round(step.resident / count),
@@ -167,6 +168,14 @@ class InferredSteps:
         )
         self._before, self._step = step.began, None
         return record
+
+    def _usual_is(self, seconds: float) -> None:
+        """One more step that tells how long they usually take."""
+        self._usual_of += 1
+        weight = max(_WEIGHT, 1.0 / self._usual_of)
+        seconds = max(seconds, _TOGETHER)
+        self._usual = seconds**weight * (self._usual or seconds) ** (1.0 - weight)
+        self._together = max(_TOGETHER, _SHORT * self._usual)
 
     def _mean(self, running: _Running, output_tokens: int, now: float) -> StepRecord | None:
         """The mean step of an answer that came in one piece; None: another told one just now."""

@@ -227,8 +227,8 @@ KINDS: tuple[Kind, ...] = (
         alive="/openapi.json",  # its list of models waits for the answer that it works on
         ignores=_newer_limit,
         notes=(
-            "it runs one request at a time; start it with --interrupt_requests false, or every "
-            "request ends the one before it",
+            "it runs one request at a time; unless it was started with --interrupt_requests "
+            "false, every request ends the one before it",
         ),
     ),
     Kind(

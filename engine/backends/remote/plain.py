@@ -6,8 +6,9 @@ longer than an answer can take:
     patience = max(60 s, 3 * D, 3 * r * m)
 
 D the longest plain answer so far, r the most seconds that a token of one took, m the most tokens
-that one of the requests in it may have. While no answer has come yet, or one of them has no bound,
-any silence may be work.
+that one of the requests in it may have, by its own limit or the engine's context. While no answer
+has come yet, or one of them has no bound, any silence may be work. Where answers do not tell their
+tokens r is not known, and D alone counts.
 """
 
 from math import inf

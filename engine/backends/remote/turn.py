@@ -97,6 +97,8 @@ class Turn(Generic[SinkT]):
         if not plain:
             return
         for write, connection, data in plain:
+            if connection.sink is None:
+                continue  # it ended when another broke: its client may be told other things by now
             try:
                 write(data)
             except Exception:

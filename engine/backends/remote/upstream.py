@@ -321,7 +321,8 @@ class Upstream(Generic[SinkT]):
         return head.encode("latin-1") + request.body
 
     def close(self) -> None:
-        """Hang up what is idle."""
+        """Hang up what is idle; what the others have passed on is counted."""
+        self._turn.count()
         while self._idle:
             self._idle.popitem()[0].hang_up()
 

@@ -6,6 +6,7 @@ import pytest
 from tests.admission.rig import Rig
 from tests.fakes import step_record, tiny_card
 
+from surgetank.admission.gate import GateConfig
 from surgetank.admission.routing.others import kv_held, left
 from surgetank.engine.api import StepOutput
 
@@ -56,6 +57,13 @@ def test_they_are_taken_off_slots_and_memory_until_they_are_gone() -> None:
     assert len(rig.backend.started) == 9
     others(rig, 0, kv_used=99)
     assert len(rig.backend.started) == 10
+
+
+def test_a_limit_is_of_ours_alone() -> None:
+    rig = Rig(GateConfig(in_flight_seqs=3), card=tiny_card(max_num_seqs=12))
+    for sequences, slots in ((8, 3.0), (9, 3.0 / 1.1)):
+        others(rig, sequences, kv_used=0)
+        assert rig.desk.snapshot().engines[0].slots == pytest.approx(slots)
 
 
 def test_the_first_of_ours_goes_in_however_many_they_are() -> None:

@@ -54,6 +54,15 @@ def test_a_run_is_measured_shown_drawn_and_kept(tmp_path: Path, options: Sequenc
     assert "unused" not in json.dumps(line)
 
 
+def test_a_run_of_which_nothing_succeeded_has_failed(tmp_path: Path) -> None:
+    with PlayedOpenAI() as played:
+        played.refusals = [BUSY] * 100
+        clients = ("--client", "httpx,no-retry")
+        result = ran(played, tmp_path, "--requests", "4", "--concurrency", "1", *clients)
+    assert result.exit_code == 1
+    assert "Failed requests" in result.stdout
+
+
 def test_the_table_is_the_fields(tmp_path: Path) -> None:
     with PlayedOpenAI() as played:
         played.refusals = [BUSY]

@@ -19,7 +19,7 @@ Look = Callable[..., DeskSnapshot]
 
 @pytest.fixture
 def look() -> Look:
-    """look(at, pressure=W/(kappa*S), kv=, tpot=, queued=, drain=, flow=, age=, known=)."""
+    """look(at, pressure=W/(kappa*T), kv=, tpot=, queued=, drain=, flow=, age=, known=)."""
     base = Rig().desk.snapshot()
 
     def make(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.admission.rig import Rig
 from tests.control.policies.conftest import Look
-from tests.fakes import tiny_card
+from tests.fakes import engine_look, tiny_card
 
 from surgetank.admission.gate import GateConfig
 from surgetank.admission.limits import Limit
@@ -114,6 +114,14 @@ def test_what_is_learned_is_of_all_that_it_has() -> None:
     grown = learn(Learned(limit=8.0), 100.0, told(2))
     assert grown.limit == 9  # of eight two are others', and half a slot is left free: it is met
     assert learn(Learned(limit=12.0), 100.0, told(3)).limit == 12  # three more of ours may go in
+
+
+def test_the_limit_is_what_others_leave_of_it(look: Look) -> None:
+    engines = (engine_look("a", others=1),)
+    seen = look(QUIET, queued=1, engines=engines, dispatched_seqs=5, vitals=told(2).vitals)
+    state, wanted = step(Learned(limit=4.0), GateConfig(), seen)
+    assert state.limit == 5
+    assert wanted == {Limit.IN_FLIGHT_SEQS: 3}  # of four
 
 
 def test_an_engine_that_refused_all_for_a_moment_soon_has_what_it_had(look: Look) -> None:

@@ -234,6 +234,18 @@ async def test_nothing_listens_at_the_address() -> None:
         assert answer.lost == "the engine cannot be reached: connection refused"
 
 
+async def test_metrics_that_come_and_go_are_no_sign_of_work() -> None:
+    async with running() as rig:
+        rig.backend.told(told := Signals(at=0.0, output_tokens=7.0))
+        rig.send()
+        for signals in (Signals(), told):
+            rig.clock.advance(2.0)
+            rig.backend.told(signals)
+        assert rig.backend.stalled_for(rig.clock.monotonic()) == 4.0
+        rig.backend.told(Signals(at=4.0, output_tokens=8.0))
+        assert rig.backend.stalled_for(rig.clock.monotonic()) == 0.0
+
+
 async def test_silence_counts_only_of_what_gives_signs() -> None:
     async with running() as rig:
         rig.send(stream=False)

@@ -139,3 +139,40 @@ def test_of_plain_answers_that_end_at_once_one_tells_the_mean_step() -> None:
         steps.dispatched(number, 10, 0.0)
     told = [steps.ended(number, 9, at) for number, at in enumerate((1.0, 1.005, 1.009, 1.011))]
     assert [record is not None for record in told] == [True, False, False, True]
+
+
+def stream(steps: InferredSteps, fit: StepFit, key: int, now: float, ttft: float) -> float:
+    """Plays a stream of twelve tokens, alone in the engine, 10 ms apart; returns when it ends."""
+    steps.dispatched(key, 6, now)
+    records = [steps.spoke([(key, 1)], now + ttft)]
+    for token in range(1, 12):
+        records.append(steps.spoke([(key, 1)], now + ttft + 0.01 * token))
+    records.append(steps.ended(key, 12, now + ttft + 0.11))
+    for record in records:
+        if record is not None:
+            fit.observe(record)
+    return now + ttft + 0.11
+
+
+def test_a_first_prompt_that_took_seconds_does_not_hide_the_steps_of_those_after_it() -> None:
+    steps, fit = InferredSteps(1, 0), StepFit()
+    now = stream(steps, fit, 0, 0.0, ttft=8.0)
+    for key in range(1, 5):
+        now = stream(steps, fit, key, now + 1.0, ttft=0.06)
+    assert fit.model is not None
+    assert fit.model.seconds(6, 0, 0) == pytest.approx(0.06, rel=0.2)
+    assert fit.model.seconds(0, 1, 12) == pytest.approx(0.01, rel=0.2)
+
+
+def test_a_stall_as_the_first_step_is_forgotten_within_a_few() -> None:
+    steps, fit = InferredSteps(1, 0), StepFit()
+    steps.dispatched(9, 6, 0.0)
+    steps.spoke([(9, 1)], 0.06)
+    steps.spoke([(9, 1)], 9.0)  # the first that could tell how long a step is
+    steps.ended(9, 2, 9.0)
+    now = 9.0
+    for key in range(6):
+        now = stream(steps, fit, key, now + 1.0, ttft=0.06)
+    assert fit.model is not None
+    assert fit.model.seconds(6, 0, 0) < 0.07
+    assert fit.model.seconds(0, 1, 12) == pytest.approx(0.01, rel=0.3)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -338,6 +339,22 @@ async def test_a_look_brings_what_shows_whether_it_is_the_same_engine() -> None:
     assert (await probe.look(found)).models == ("other", "lora")
     played._pages.pop("v1_models")  # it is too busy for that
     assert (await probe.look(found)).models is None
+    await probe.aclose()
+
+
+async def test_a_name_refuses_when_each_of_its_addresses_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As localhost, where it stands for ::1 and 127.0.0.1."""
+
+    def both(*asked: object, **hints: object) -> list[tuple[object, ...]]:
+        addresses = ("127.0.0.1", 1), ("127.0.0.2", 1)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    probe = Discovery(BackendConfig(url="http://engine.test:1"), ManualClock())
+    with pytest.raises(NobodyListens, match="connection refused"):
+        await probe.find()
     await probe.aclose()
 
 

@@ -67,7 +67,7 @@ class Heard:
         return None
 
     def on_events(self, events: int, now: float) -> None:
-        raise NotImplementedError
+        raise AssertionError("nothing is written past it")
 
 
 class Straight(Heard):
@@ -165,6 +165,23 @@ async def test_a_write_that_fails_takes_nothing_from_the_others() -> None:
         connection.data_received(token(b"1"))
     await asyncio.sleep(0)
     assert log[2:] == ["bad lost: a fault in the sidecar", "good straight 14"]
+
+
+async def test_nothing_is_written_of_one_that_ends_when_another_breaks() -> None:
+    class Broken(Heard):
+        def direct(self) -> Callable[[bytes], None] | None:
+            return cast(Callable[[bytes], None], abs)  # of bytes: a TypeError
+
+        def on_lost(self, detail: str, begun: bool = True) -> None:
+            other.hang_up()
+
+    turn, log = Turn(unheard, ManualClock()), list[str]()
+    bad, other = asked(turn, Broken("bad", log)), asked(turn, Straight("other", log))
+    log.clear()
+    for connection in (bad, other):
+        connection.data_received(token(b"1"))
+    await asyncio.sleep(0)
+    assert log == []
 
 
 async def test_what_cannot_be_counted_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:

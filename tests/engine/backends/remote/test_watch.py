@@ -5,6 +5,7 @@ from tests.engine.backends.remote.played_server import Peer
 from tests.engine.backends.remote.rig import END, EVENT, HEAD, Answer, Rig, running
 
 from surgetank.engine.api import BackendDown
+from surgetank.engine.backends.remote.api import AnswerSink, Forward
 from surgetank.engine.backends.remote.found import Signals
 from surgetank.engine.backends.remote.upstream import Upstream
 
@@ -56,6 +57,22 @@ async def test_one_that_refuses_a_connection_gets_no_more_and_is_down_at_once() 
             rig.send()
         await rig.seen.until(2)
         assert rig.seen.told == ["up", "connection refused"]
+
+
+class Proxy:
+    """Implements Carrier; nothing more is heard of what it took."""
+
+    def go(self, url: str, request: Forward, sink: AnswerSink) -> None:
+        pass
+
+
+async def test_what_a_proxy_brought_to_a_lost_engine_may_have_been_begun() -> None:
+    async with running() as rig:
+        answer = Answer()
+        rig.backend.forward(1, Forward("/v1/x", (), b"", 1, carrier=Proxy()), answer)
+        rig.probe.listens = False
+        await answer.until(lambda answer: answer.lost)
+        assert (answer.lost, answer.begun) == ("the engine was lost", True)
 
 
 async def test_one_that_stops_completes_what_it_has() -> None:
