@@ -94,8 +94,9 @@ class Call:
 
     def stop(self) -> None:
         """The engine need not go on with it."""
-        if self.request_id is not None:
-            self._backend.cancel(self.request_id)
+        request_id, self.request_id = self.request_id, None
+        if request_id is not None:
+            self._backend.cancel(request_id)
 
     def on_started(self, started: Started) -> None:
         """The engine began to work on it."""

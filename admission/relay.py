@@ -142,8 +142,9 @@ class Relay:
 
     def stop(self) -> None:
         """The engine need not go on with it."""
-        if self.request_id is not None:
-            self._remote.cancel(self.request_id)
+        request_id, self.request_id = self.request_id, None
+        if request_id is not None:
+            self._remote.cancel(request_id)
 
     def hold(self, held: bool) -> None:
         """The client does not keep up with reading; or it does again."""
