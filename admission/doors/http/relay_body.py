@@ -22,7 +22,7 @@ class Kind:
 
     def without(self, names: Collection[str]) -> "Kind":
         """As an engine has it that passes over those names."""
-        return Kind(tuple(name for name in self.limits if name not in names))
+        return Kind(tuple(name for name in self.limits if name not in names)) if names else self
 
 
 KINDS: Mapping[str, Kind] = {
@@ -100,8 +100,12 @@ def shortened(body: bytes, kind: Kind, most: int) -> bytes:
 def _counts(fields: Mapping[str, Any], *names: str) -> dict[str, int]:
     """Those of these fields that are positive numbers; what is wrong with others is the engine's
     to say."""
-    given = {name: fields[name] for name in names if type(fields.get(name)) is int}
-    return {name: value for name, value in given.items() if value > 0}
+    given: dict[str, int] = {}
+    for name in names:
+        value = fields.get(name)
+        if type(value) is int and value > 0:
+            given[name] = value
+    return given
 
 
 def _size(value: Any) -> tuple[int, int]:
