@@ -53,7 +53,7 @@ class Counting:
         """Never."""
 
     def on_events(self, events: int, now: float) -> None:
-        raise NotImplementedError
+        raise AssertionError("nothing is written past on_data()")
 
     def on_done(self, usage: Usage) -> None:
         raise AssertionError("it has no end")
